@@ -9,7 +9,7 @@ from pathlib import Path
 from advisor.api.measurement_options import WorkerOptions
 from advisor.api.stores import Warn, log_warning, warn_of_quarantine
 from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
-from advisor.campaign.worker import WorkerSettings, cell_line, run_task
+from advisor.campaign.worker import WorkerMachine, cell_line, run_task
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.hardware.detect import detect
 from knowledge.service.client import KnowledgeService
@@ -61,7 +61,7 @@ def run_worker(
     with tempfile.TemporaryDirectory(
         prefix="seshat-", dir=None if options.keep_environments else environments
     ) as temporary:
-        settings = WorkerSettings(
+        settings = WorkerMachine(
             hardware=detect(),
             environments=environments if options.keep_environments and environments else Path(temporary),
             keep_environments=options.keep_environments,

@@ -17,7 +17,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import check_strategy, read_configuration
 from advisor.index.vulnerabilities.database import AdvisoryDatabase
-from advisor.index.vulnerabilities.service import DEFAULT_SERVICE
+from advisor.index.vulnerabilities.records import DEFAULT_SERVICE
 from advisor.project.interface import ProjectRequirements
 from advisor.user_directories import advisory_database_path, cache_directory
 from knowledge.domain.errors import InputError

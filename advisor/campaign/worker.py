@@ -40,8 +40,8 @@ Deliver = Callable[[Cell, bytes], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """Where and with which limits a worker measures.
+class WorkerMachine:
+    """The machine of a worker: where, and with which limits, it measures.
 
     Attributes:
         hardware: This machine.
@@ -60,7 +60,7 @@ def run_task(
     directory: CampaignDirectory,
     plan: CampaignPlan,
     task: int,
-    settings: WorkerSettings,
+    settings: WorkerMachine,
     *,
     deliver: Deliver,
     progress: Callable[[str], None],
@@ -103,7 +103,7 @@ def run_task(
         )
 
 
-def _block_here(planned: Block, settings: WorkerSettings) -> Block:
+def _block_here(planned: Block, settings: WorkerMachine) -> Block:
     """Return a planned block as it is measured on this machine.
 
     Raises:

@@ -162,11 +162,7 @@ def find_unchecked_locks(
 ) -> Iterator[Finding]:
     """Yield a note for each lock that no target checks; with a base, only for locks that the change adds or edits.
 
-    Args:
-        directory: The project's directory.
-        policy: The policy.
-        checked: The locks that are checked, and the files with the project's requirements.
-        base: The project's directory in the base; `None` without a base.
+    The files with the project's requirements count as checked. `base` is the project's directory in the base.
     """
     for path in (path for lock_format in lock_formats() for path in lock_format.all(directory)):
         before = base / path.name if base is not None else None

@@ -45,12 +45,7 @@ class GrowthLimit:
         return None if size is None else cls(size=size)
 
     def allows(self, growth: int, *, base: int) -> bool:
-        """Whether a download may grow.
-
-        Args:
-            growth: The growth in bytes.
-            base: The download of the base in bytes.
-        """
+        """Whether a download may grow by some bytes, if the download of the base has so many bytes."""
         return growth <= (self.size if self.size is not None else (self.fraction or 0.0) * base)
 
     def __str__(self) -> str:
@@ -121,11 +116,7 @@ class GatePolicy:
         return "warning" if default == "error" else default
 
     def apply(self, findings: list[Finding], *, today: date) -> tuple[list[Finding], list[tuple[Finding, Ignore]]]:
-        """Apply the exceptions.
-
-        Args:
-            findings: All findings.
-            today: The date, in UTC.
+        """Apply the exceptions that are valid on a day.
 
         Returns:
             The findings that no exception covers, with those about the exceptions themselves; and the findings that an

@@ -61,13 +61,7 @@ class SettingChange:
 def with_settings_of_lock(
     project_settings: Sequence[ProjectSetting], recommended: RecommendedValues, path: Path
 ) -> tuple[ProjectSetting, ...]:
-    """Return the run-time settings of a project with those that its lock recommends and that nothing else sets.
-
-    Args:
-        project_settings: Settings of the project.
-        recommended: Settings that the lock recommends.
-        path: The lock.
-    """
+    """Return the run-time settings of a project with those that its lock recommends and that nothing else sets."""
     of_lock = (
         ProjectSetting(
             name=name,

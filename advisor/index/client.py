@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -30,8 +29,7 @@ from advisor.index.pages.reader import IndexAnswerError, Pages, ProjectPage, ind
 from advisor.index.variants.files import VariantFiles
 from advisor.index.variants.metadata import VariantMetadata
 from advisor.index.vulnerabilities.database import AdvisoryDatabase
-from advisor.index.vulnerabilities.records import Advisories
-from advisor.index.vulnerabilities.service import PackageVersion
+from advisor.index.vulnerabilities.records import Advisories, PackageVersion
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.identity import content_hash
 
@@ -130,6 +128,10 @@ class IndexClient:
         self.file_sizes = FileSizes(self._distributions, offline=offline)
         self._reader = Pages(self.configuration, access)
         self._advisories = Advisories(access, service=advisory_service, database=advisory_database)
+        self._local = [base for base in self.configuration.extra if index_directory(base) is not None]
+        further = [base for base in self.configuration.extra if base not in self._local]
+        # Further indexes and the default one in the same order as uv, and supplemental ones as Poetry.
+        self._remote = [*further, self.configuration.default, *self.configuration.supplemental]
         self.failed_builds: dict[str, UnavailableError] = {}
         self._answers: dict[NormalizedName, tuple[ProjectPage, ...]] = {}
         if not offline:
@@ -256,18 +258,6 @@ class IndexClient:
             UnavailableError: As for :meth:`pages`.
         """
         return tuple(file for page in self.pages(project) for file in page.read(selector).files)
-
-    @cached_property
-    def _local(self) -> tuple[str, ...]:
-        """Indexes that are directories of this machine."""
-        return tuple(base for base in self.configuration.extra if index_directory(base) is not None)
-
-    @cached_property
-    def _remote(self) -> tuple[str, ...]:
-        """Further indexes, the default one, in the same order as uv, and supplemental ones, as Poetry."""
-        configuration = self.configuration
-        further = (base for base in configuration.extra if base not in self._local)
-        return (*further, configuration.default, *configuration.supplemental)
 
     def metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the core metadata of a wheel or sdist.

@@ -340,7 +340,7 @@ def locked_file(file: Document, *, folder: str = "") -> LockedFile:
     """
     hashed, url, path = str(file.get("hash", "")), str(file.get("url", "")), str(file.get("path", ""))
     return LockedFile(
-        name=str(file.get("filename") or file.get("file") or _basename(url or path)),
+        name=str(file.get("filename") or file.get("file") or unquote(PurePosixPath(urlsplit(url or path).path).name)),
         sha256=hashed.removeprefix(_SHA256).lower() if hashed.startswith(_SHA256) else "",
         url=url,
         path=f"{folder.removesuffix('/')}/{path}" if path and folder else path,
@@ -384,7 +384,3 @@ def source_of(
         commit=revision,
         subdirectory=str(subdirectory or ""),
     )
-
-
-def _basename(address: str) -> str:
-    return unquote(PurePosixPath(urlsplit(address).path).name)

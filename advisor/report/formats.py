@@ -74,13 +74,7 @@ class ReportFormats:
         return next((name for name in self.names if path.suffix == self._module(name).SUFFIX), None)
 
     def render(self, name: str, report: Any, presentation: Presentation | None = None) -> str:
-        """Return a report in a format.
-
-        Args:
-            name: One of :attr:`names`.
-            report: The report.
-            presentation: How it is presented; by default like a file.
-        """
+        """Return a report in a format, one of :attr:`names`; by default presented as in a file."""
         return self._module(name).render(report, presentation or Presentation())
 
     def _module(self, name: str) -> ReportFormat:

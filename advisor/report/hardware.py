@@ -88,13 +88,7 @@ def model_record(model: AcceleratorModel) -> dict[str, Any]:
 def machine_lines(
     profile: HardwareProfile, model: AcceleratorModel | None, machine: ShippedMachine | None
 ) -> Iterator[str]:
-    """Yield the lines of a machine: its profile, what the catalogue states about its accelerators, and the sources.
-
-    Args:
-        profile: The machine.
-        model: Entry of its accelerators in the catalogue, or `None`.
-        machine: The shipped profile or the cloud instance, or `None`.
-    """
+    """Yield the lines of a machine: its profile, what the catalogue states about its accelerators, and the sources."""
     yield from _profile_lines(profile)
     if model is not None:
         yield from _model_lines(model)

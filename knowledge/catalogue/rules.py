@@ -86,7 +86,7 @@ class CapabilityRule(StrictRecord):
     def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
         """Return that a version contains no code for the GPU of a machine."""
         gpu = hardware.gpu
-        if gpu is None or gpu.capability is None or hardware.cpu.architecture not in self.architectures:
+        if gpu is None or gpu.capability is None or not hardware.is_one_of((), self.architectures):
             return None
         built_with = cuda_of_local_version(version)
         is_this_build = self.default if version.local is None else built_with is not None and built_with == self.cuda
@@ -221,9 +221,7 @@ class VendorRule(StrictRecord):
         """Return that a build supports no accelerator of a machine; one text for all versions of such builds."""
         if any(accelerator.vendor == self.vendor for accelerator in hardware.accelerators):
             return None
-        if (self.os and hardware.os not in self.os) or (
-            self.architectures and hardware.cpu.architecture not in self.architectures
-        ):
+        if not hardware.is_one_of(self.os, self.architectures):
             return None
         if self.local is None:
             builds = f"`{name}`"

@@ -19,10 +19,6 @@ _SQLITE = re.compile(r"sqlite(\+\w+)?:///")
 def refuse_tracked_cache(directory: Path, cache: Path) -> None:
     """Refuse a cache whose files are part of the repository, since cached results are trusted.
 
-    Args:
-        directory: The project's directory.
-        cache: The cache's directory.
-
     Raises:
         InputError: If the repository tracks a file of the cache, or the cache is in a submodule.
     """

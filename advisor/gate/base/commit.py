@@ -57,11 +57,7 @@ def export_commit(
 
 
 def _tree(reference: str, directory: Path) -> CommitTree:
-    """Return the files of a commit.
-
-    Raises:
-        InputError: If there is no repository, or no such commit.
-    """
+    """Return the files of a commit; raise an error if there is no repository, or no such commit."""
     if (reason := repository_error(directory)) is not None:
         raise InputError(
             f"`--base {reference}` needs the git repository of `{directory}`, but git cannot read it: {reason}",
@@ -77,14 +73,7 @@ def _tree(reference: str, directory: Path) -> CommitTree:
 
 
 def _write(tree: CommitTree, names: Iterable[str], requirements: Collection[str], folder: Path) -> None:
-    """Write files of a commit, and those that requirements files among them include.
-
-    Args:
-        tree: The commit.
-        names: Paths of the files, from the top of the repository.
-        requirements: Further paths of requirements files, whatever their suffix is.
-        folder: Where to write them.
-    """
+    """Write files of a commit, and what requirements files include; those may be named without their usual suffix."""
     written: set[str] = set()
     requirement_names = set(requirements)
     pending = set(names)

@@ -38,14 +38,10 @@ class BasePolicy:
     policy: GatePolicy
 
     def settings_for(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings under which a change is checked.
+        """Return the settings under which a change is checked, from the change's own `[tool.advisor]`.
 
-        Args:
-            own: The change's `[tool.advisor]`.
-
-        Returns:
-            The base's settings with the change's own constraints and run-time settings. Hardware profiles of the
-            project are those of the base.
+        They are those of the base, with the change's constraints and run-time settings. Hardware profiles of the
+        project are those of the base.
         """
         settings = self._with_own_profile({k: v for k, v in self.settings.items() if k not in CHANGE_KEYS})
         if "targets" in settings:
@@ -57,12 +53,7 @@ class BasePolicy:
         return {**table, "hardware": str(self.directory / profile)} if _is_profile(profile) else {**table}
 
     def changes(self, own: Mapping[str, Any], directory: Path) -> Iterator[Finding]:
-        """Yield a finding for each part of the policy that a change has differently from the base.
-
-        Args:
-            own: The change's `[tool.advisor]`.
-            directory: The project's directory in the change.
-        """
+        """Yield a finding for each part of the policy that a change, in a directory, has differently from the base."""
         path = directory / "pyproject.toml"
         text = read_text(path) if path.is_file() else ""
         before, after = _by_key(self.settings), _by_key(own)
@@ -90,13 +81,7 @@ class BasePolicy:
         return same if same is not None and same.is_file() else None
 
     def finding(self, difference: str, place: Place, subject: str = "") -> Finding:
-        """Return the finding for a part of the policy that differs between the change and the base.
-
-        Args:
-            difference: The difference, as a clause.
-            place: Where it is in the change.
-            subject: Name of the part; by default the path of the place.
-        """
+        """Return the finding for a part of the policy, by default a file, that differs between change and base."""
         return Finding(
             code="ADV028",
             level=self.policy.level_of("ADV028"),
@@ -108,10 +93,6 @@ class BasePolicy:
 
 def read_base_policy(name: str, directory: Path) -> BasePolicy:
     """Read the policy of a base, or the default one if it has none.
-
-    Args:
-        name: Display name of the base.
-        directory: The project's directory in the base.
 
     Raises:
         InputError: If it cannot be read.

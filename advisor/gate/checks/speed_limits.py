@@ -54,13 +54,7 @@ def check_setting_regression(scope: Scope) -> Iterator[Finding]:
 
 
 def check_gap(scope: Scope, best: RecommendedStack, prediction: Prediction) -> Iterator[Finding]:
-    """Yield the predicted gap to the recommended stack, if it is significant and exceeds the policy's `max-gap`.
-
-    Args:
-        scope: The lock, the target and the policy.
-        best: The recommended stack.
-        prediction: Its predicted speed-up over the lock.
-    """
+    """Yield the predicted gap to the recommended stack, if it is significant and exceeds the policy's `max-gap`."""
     allowed = scope.policy.max_gap
     if not exceeds_gap(prediction, allowed):
         return

@@ -125,7 +125,7 @@ class Transport:
         """Return a function that reads an answer up to a limit."""
 
         def take(response: requests.Response) -> IndexResponse:
-            self._check(url, response)
+            _check(url, response)
             return IndexResponse(
                 status=404 if response.status_code in _ABSENT_STATUSES else response.status_code,
                 body=b"".join(self._connection.body(url, response, limit)) if response.status_code == 200 else b"",
@@ -153,13 +153,8 @@ class Transport:
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
 
             def take(response: requests.Response) -> str:
-                self._check(url, response)
                 if response.status_code != 200:
-                    raise (
-                        self._gone_error(url)
-                        if response.status_code in _ABSENT_STATUSES
-                        else self._status_error(url, response)
-                    )
+                    raise _failure(url, response)
                 digest = hashlib.sha256()
                 # A previous attempt may have written a part.
                 file.seek(0)
@@ -193,19 +188,15 @@ class Transport:
         byte_range = f"bytes={first}" if first < 0 else f"bytes={first}-{'' if last is None else last}"
 
         def take(response: requests.Response) -> Part:
-            if response.status_code in _ABSENT_STATUSES:
-                raise self._gone_error(url)
-            if response.status_code in RETRIED_STATUSES:
-                raise self._status_error(url, response)
+            if response.status_code in (*_ABSENT_STATUSES, *RETRIED_STATUSES):
+                raise _failure(url, response)
             match = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", response.headers.get("Content-Range", ""))
             start, end, size = map(int, match.groups()) if match else (0, -1, 0)
             expected = (max(0, size + first) if first < 0 else first, size - 1 if last is None else min(last, size - 1))
-            if response.status_code != 206 or (start, end) != expected or end < start:
-                raise RangeError(
-                    f"`{without_credentials(url)}` cannot be read in parts: its server does not support range requests"
-                )
-            content = b"".join(self._connection.body(url, response, end - start + 1, decompressed=False))
-            if len(content) != end - start + 1:
+            content = b""
+            if response.status_code == 206 and (start, end) == expected and end >= start:
+                content = b"".join(self._connection.body(url, response, end - start + 1, decompressed=False))
+            if not content or len(content) != end - start + 1:
                 raise RangeError(
                     f"`{without_credentials(url)}` cannot be read in parts: its server does not support range requests"
                 )
@@ -219,19 +210,21 @@ class Transport:
         self.request_counts["HEAD"] += 1
 
         def take(response: requests.Response) -> int | None:
-            self._check(url, response)
+            _check(url, response)
             length = response.headers.get("Content-Length", "")
             return int(length) if response.status_code == 200 and re.fullmatch(r"\d{1,18}", length) else None
 
         return self._connection.request("HEAD", url, {"Accept-Encoding": "identity"}, take)
 
-    def _check(self, url: str, response: requests.Response) -> None:
-        if response.status_code >= 400 and response.status_code not in _ABSENT_STATUSES:
-            raise self._status_error(url, response)
 
-    def _gone_error(self, url: str) -> GoneError:
+def _check(url: str, response: requests.Response) -> None:
+    if response.status_code >= 400 and response.status_code not in _ABSENT_STATUSES:
+        raise _failure(url, response)
+
+
+def _failure(url: str, response: requests.Response) -> IndexUnreachableError:
+    """Return the error that an answer stands for."""
+    if response.status_code in _ABSENT_STATUSES:
         return GoneError(f"`{without_credentials(url)}` does not exist", hint="try again with `--refresh`")
-
-    def _status_error(self, url: str, response: requests.Response) -> IndexUnreachableError:
-        attempts = f" after {RETRIES + 1} attempts" if response.status_code in RETRIED_STATUSES else ""
-        return unreadable(url, f"it answers {response.status_code}{attempts}")
+    attempts = f" after {RETRIES + 1} attempts" if response.status_code in RETRIED_STATUSES else ""
+    return unreadable(url, f"it answers {response.status_code}{attempts}")

@@ -89,12 +89,12 @@ class Distributions:
         def build_metadata() -> str:
             if self._offline:
                 raise MetadataError(f"metadata of `{file.filename}` needs a build, and `--offline` forbids it")
-            from advisor.index.metadata import build, build_environment
+            from advisor.index.metadata import build
 
             try:
                 with self._opened(file) as sdist:
                     return build.build_metadata(sdist, file.filename)
-            except build_environment.BuildError as error:
+            except build.BuildError as error:
                 raise MetadataError(f"metadata: {error.message}", missing_module=error.missing_module) from None
 
         version = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -100,7 +100,11 @@ def parse_variants(body: bytes) -> VariantMetadata:
         schema=str(schema),
         namespaces=namespaces,
         variants=variants,
-        features=_features(priorities.get("feature", {}), "feature") if is_ordered else {},
+        features={
+            namespace: _texts(features, "`default-priorities.feature`", _NAME)
+            for namespace, features in _named(priorities.get("feature", {}), "`default-priorities.feature`").items()
+            if is_ordered
+        },
         values=_properties(priorities.get("property", {}), "`default-priorities.property`") if is_ordered else {},
         static=_static(table.get("providers", {})) if version >= _WITH_PROVIDERS else {},
     )
@@ -152,23 +156,18 @@ def _check(text: str, pattern: re.Pattern[str], where: str) -> None:
         raise ValueError(f"{where} contains {text[:80]!a}, which is not a valid name")
 
 
-def _features(value: object, key: str) -> Mapping[str, tuple[str, ...]]:
-    where = f"`default-priorities.{key}`"
-    features = {}
-    for namespace, names in _table(value, where).items():
-        _check(namespace, _NAME, where)
-        features[namespace] = _texts(names, where, _NAME)
-    return features
+def _named(value: object, where: str) -> Mapping[str, Any]:
+    table = _table(value, where)
+    for name in table:
+        _check(name, _NAME, where)
+    return table
 
 
 def _properties(value: object, where: str) -> Properties:
-    properties: dict[str, Mapping[str, tuple[str, ...]]] = {}
-    for namespace, features in _table(value, where).items():
-        _check(namespace, _NAME, where)
-        for feature, _ in _table(features, where).items():
-            _check(feature, _NAME, where)
-        properties[namespace] = {feature: _texts(values, where, _VALUE) for feature, values in features.items()}
-    return properties
+    return {
+        namespace: {f: _texts(values, where, _VALUE) for f, values in _named(features, where).items()}
+        for namespace, features in _named(value, where).items()
+    }
 
 
 def _static(value: object) -> Properties:

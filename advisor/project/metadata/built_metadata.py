@@ -37,8 +37,7 @@ def cached_builder(cache: DiskCache) -> ProjectBuilder:
     """Return a function that builds the metadata of a project; it is built again after a change of a file."""
 
     def build(directory: Path) -> CoreMetadata:
-        from advisor.index.metadata.build import build_tree_metadata
-        from advisor.index.metadata.build_environment import BuildError
+        from advisor.index.metadata.build import BuildError, build_tree_metadata
 
         key = f"{_HOST} {directory.absolute()} {_state(directory)}"
         cached = cache.read("built-project", key)

@@ -14,7 +14,7 @@ from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.catalogue.settings import shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS, frameworks
 from knowledge.estimate.numerical_effect import NumericalEffect
-from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.estimate.setting_effect import MeasurementSource, SettingEffect
 
 _MOST_KINDS = 3
 _MOST_WARNINGS = 2
@@ -133,12 +133,7 @@ def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
 
 
 def _precision(key: tuple[str, str], settings: TargetSettings | None) -> Iterator[str]:
-    """Yield that a setting which is not a part of the advice reduces precision, and whether that is allowed.
-
-    Args:
-        key: The framework, and the setting as ``name=value``.
-        settings: The settings that may be chosen; `None` if none may.
-    """
+    """Yield that a setting which is not a part of the advice reduces precision, and whether that is allowed."""
     if _reduces_precision(*key):
         allows = settings is not None and settings.allows_reduced
         yield f"{NUMERICS['reduced']}: {'allowed by' if allows else 'only with'} `--allow reduced-precision`"
@@ -245,17 +240,12 @@ def _pairs(effect: SettingEffect) -> int:
     return sum(source.pairs for source in effect.sources)
 
 
-def _source(source: SettingSource) -> str:
+def _source(source: MeasurementSource) -> str:
     return f"{source.name} (published until {source.last_year})" if source.last_year else source.name
 
 
 def _notes(setting: RecommendedSetting | None, key: tuple[str, str]) -> str:
-    """Return what a setting does to results, and how it is applied.
-
-    Args:
-        setting: What the advice says about it, if anything.
-        key: The framework, and the setting as ``name=value``.
-    """
+    """Return what a setting does to results, and how it is applied; `None` if the advice says nothing about it."""
     if setting is None:
         return f"; {NUMERICS['reduced']}" if _reduces_precision(*key) else ""
     notes = [NUMERICS[setting.numerics]]

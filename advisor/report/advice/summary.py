@@ -233,12 +233,7 @@ def proof_line(report: AdviceResult) -> str:
 
 
 def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
-    """Return one or two lines about what a score is based on, and which packages have an unknown speed.
-
-    Args:
-        basis: The basis of the score.
-        prediction: The prediction for the stack, with its workload.
-    """
+    """Return one or two lines about what a score is based on, and which packages have an unknown speed."""
     others = [name for name in basis.criteria if name not in _COMMON]
     criteria = ", ".join([*others, "rules, builds and freshness"])
     if not basis.includes_speed:

@@ -16,8 +16,7 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.cache import SOURCE_FORMAT
 from advisor.index.client import IndexClient
-from advisor.index.metadata.build import build_tree_metadata
-from advisor.index.metadata.build_environment import BuildError
+from advisor.index.metadata.build import BuildError, build_tree_metadata
 from advisor.index.metadata.core import CoreMetadata, header_of, parse_metadata
 from advisor.index.metadata.distributions import MetadataError
 from advisor.index.pages.page import DistributionFile

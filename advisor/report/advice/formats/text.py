@@ -47,12 +47,7 @@ def render(report: AdviceResult, presentation: Presentation) -> str:
 
 
 def summary_block(report: AdviceResult, *, name: str) -> Block:
-    """Return the advice for one of several targets: its stack, its prediction, its findings and its lock.
-
-    Args:
-        report: The advice.
-        name: Name of the target.
-    """
+    """Return the advice for one of several targets: its stack, its prediction, its findings and its lock."""
     sections = facts(report)
     return [
         *labelled("target", [f"{name}: {target_line(report.target)}"]),

@@ -122,7 +122,7 @@ def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
 def _comparison(comparison: LockComparison, *, most: int) -> Iterator[TextRow]:
     """Yield the changes from the base, their effect on speed, and the changed settings."""
     yield TextRow(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
-    changes = [(c.package, str(c.before or "-"), str(c.after or "-")) for c in comparison.changes]
+    changes = [change.texts for change in comparison.changes]
     others = [c for c in changes if c[0] not in comparison.listed]
     groups = change_groups(others) if most and len(others) > _MOST_ALIKE else ()
     listed = [c for c in changes if not groups or c not in others]
