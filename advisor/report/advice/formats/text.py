@@ -67,7 +67,7 @@ def _facts(sections: Mapping[str, Sequence[str]], *labels: str) -> Iterator[Text
 def _changes(report: AdviceResult) -> Block:
     """Return the changes from the newest versions."""
     listed, groups = listed_changes(report)
-    return labelled("changes", [*((change.name, change.versions, change.why) for change in listed), *groups])
+    return labelled("changes", [*listed, *groups])
 
 
 def _findings(report: AdviceResult) -> Iterator[TextRow]:
