@@ -7,15 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from advisor.api.run_plan import (
-    RunMachine,
-    add_variables,
-    conflict,
-    in_order,
-    obstacle,
-    variables_of,
-    with_present,
-)
+from advisor.api.run_plan import RunMachine, add_variables, conflict, in_order, obstacle, variables_of, with_present
 from advisor.locks.setting_value import AppliedSetting
 from advisor.locks.settings_table import locked_settings
 from knowledge.catalogue.settings import ANY, Numerics
@@ -33,11 +25,7 @@ _QUOTES = "'\u2018\u2019\u201a\u201b"
 
 
 def shell_text(
-    settings: Sequence[AppliedSetting],
-    shell: str,
-    *,
-    present: Mapping[str, str],
-    machine: RunMachine | None = None,
+    settings: Sequence[AppliedSetting], shell: str, *, present: Mapping[str, str], machine: RunMachine | None = None
 ) -> str:
     """Return the commands of a shell that set the environment variables of settings.
 

@@ -10,14 +10,7 @@ from pathlib import Path
 
 from advisor.api.locked_stack import no_deps_reasons
 from advisor.api.session import AdviceResult
-from advisor.domain.words import (
-    count,
-    operations_text,
-    quoted,
-    size_text,
-    speed_text,
-    workload_text,
-)
+from advisor.domain.words import count, operations_text, quoted, size_text, speed_text, workload_text
 from advisor.index.configuration import without_credentials
 from advisor.locks.registry import format_to_read
 from advisor.report.advice.interpreters import interpreters_text
