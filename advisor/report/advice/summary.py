@@ -23,7 +23,6 @@ from advisor.resolve.explanation.sizes import StackSizes
 from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.interface import Prediction
 
-NEWEST = "the newest versions, like pip"
 _MOST_CHANGES = 5
 """Changes of packages that nobody named, up to which they are listed one by one."""
 _MOST_ALIKE = 3
@@ -80,7 +79,11 @@ def lock_line(report: AdviceResult) -> str:
         return text
     stated = stated_text(report)
     if not differ:
-        newest = "the newest versions that were built" if report.advice.optimum.failed_builds else NEWEST
+        newest = (
+            "the newest versions that were built"
+            if report.advice.optimum.failed_builds
+            else "the newest versions, like pip"
+        )
         return f"{text}: {f'the newest versions {stated}' if stated else newest}"
     if sizes.baseline is None:
         return text
