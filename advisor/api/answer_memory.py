@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -58,13 +57,11 @@ class AnswerMemory:
     def _is_possible(self) -> bool:
         """Whether an answer depends only on what is compared.
 
-        Directories and repositories may change at any time, vulnerability records and descriptions of variants are not
-        on index pages, and locks in other formats depend on further files.
+        Directories and repositories may change at any time, and locks in other formats depend on further files.
         """
         context = self._inputs.context
         return (
-            context.options.objective != "security"
-            and not context.problem.policy.variants
+            context.depends_on_pages
             and all(root.direct is None for root in (*context.problem.roots, *context.problem.overrides))
             and not any(format_to_write(path).depends_on_files for path in self._outputs)
         )
@@ -121,12 +118,10 @@ class AnswerMemory:
         """Everything that the answer depends on, except the program and the index pages."""
         inputs, context = self._inputs, self._inputs.context
         current = None if inputs.current is None else [str(inputs.current.path), inputs.current.versions]
-        options = replace(context.options, time_limit=0.0, workers=1, knowledge=None)
-        day = str(datetime.now(UTC).date()) if options.objective == "stable" else None
         return [
             inputs.estimator.evidence_state,
-            [context.name, options, context.workload, context.proposal, context.problem, day, current],
-            [context.allowed, context.compared_pythons, context.uses_uv],
+            context.criteria,
+            [context.name, context.proposal, context.problem, current, context.compared_pythons, context.uses_uv],
             _project_state(context.files.directory),
             [inputs.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
         ]

@@ -6,7 +6,7 @@ import logging
 import platform as this_machine
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,8 @@ from advisor.project.formats.pyproject import has_uv_settings
 from advisor.project.interface import (
     ProjectRequirements,
     pythons_to_compare,
-    pythons_to_try,
     settings_requirements,
+    supported_pythons,
     supports_own_python,
 )
 from advisor.project.metadata.stated_metadata import read_stated_metadata
@@ -108,6 +108,18 @@ class TargetContext:
         """
         target = make_target(python=python, platform=self.target.platform, hardware=self.target.hardware)
         return replace(self, target=target, problem=replace(self.problem, target=target))
+
+    @property
+    def criteria(self) -> list[Any]:
+        """What the best stack depends on besides the problem, the observations, the indexes and the program."""
+        options = replace(self.options, time_limit=0.0, workers=1, knowledge=None)
+        day = str(datetime.now(UTC).date()) if options.objective == "stable" else None
+        return [options, self.allowed, day]
+
+    @property
+    def depends_on_pages(self) -> bool:
+        """Whether index pages say all that the best stack depends on; not vulnerabilities, and variants of wheels."""
+        return self.options.objective != "security" and not self.problem.policy.variants
 
     @property
     def uses_uv(self) -> bool:
@@ -186,7 +198,7 @@ def prepare_target(
     compared_pythons = pythons_to_compare(project) if python == BEST_PYTHON else ()
     if compared_pythons:
         python = this_machine.python_version() if supports_own_python(project) else compared_pythons[0]
-    other_pythons = () if python else pythons_to_try(project)
+    other_pythons = () if python or supports_own_python(project) else supported_pythons(project.requires_python)
     python = python or (other_pythons[0] if other_pythons else None)
     target = _target(project, hardware=hardware, python=python, platform=machine_options.platform)
     project = project.on_target(target)

@@ -384,22 +384,13 @@ def _recommend(
     context: TargetContext, lock: Lock, client: IndexClient, predictor: Predictor
 ) -> Callable[[], RecommendedStack]:
     problem = without_pins(context.problem, lock)
-    options = context.options
-    criteria = [str(options.objective), str(options.min_gain_fraction)]
-    if options.objective == "stable":
-        criteria += [str(options.min_age_days), str(datetime.now(UTC).date())]
-    criteria += [
-        *([] if options.max_size is None else [str(options.max_size_bytes)]),
-        *sorted(options.allow),
-        *([] if options.recommend_settings else ["no settings"]),
-        *map(str, context.allowed.by_name.items()),
-    ]
 
     def solve() -> Any:
         selection = select(replace(context, problem=problem), client, predictor)
         return selection, recommend(selection)
 
     def stack() -> RecommendedStack:
+        criteria = context.criteria if context.depends_on_pages else None
         best = find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)
         if (choices := target_settings(context)) is None:
             return best

@@ -54,7 +54,7 @@ def load_project(
             logger.warning("the project requires no packages%s", further)
     check_table(project.settings, "pyproject.toml")
     if "benchmark" in project.settings:
-        check_benchmark(project.settings["benchmark"], "pyproject.toml")
+        check_benchmark(project.settings["benchmark"])
     return project
 
 

@@ -51,7 +51,7 @@ class SettingsOptions:
         Option("--framework", metavar="NAME", help="Only the settings of this framework (repeatable)."),
     ] = ()
 
-    def read(self) -> api.run_settings.RunSettings:
+    def read(self) -> api.run_settings.AppliedSettings:
         """Return the settings; settings whose record differs from the catalogue are reported.
 
         Raises:

@@ -332,7 +332,7 @@ def kind_of_source(source: Document, kinds: Iterable[str]) -> str:
 
 
 def locked_file(file: Document, *, folder: str = "") -> LockedFile:
-    """Return a file of a `uv.lock`, `poetry.lock` or `pdm.lock`.
+    """Return a file of a lock as uv, Poetry and PDM write it.
 
     Args:
         file: The file in the lock.
@@ -340,7 +340,7 @@ def locked_file(file: Document, *, folder: str = "") -> LockedFile:
     """
     hashed, url, path = str(file.get("hash", "")), str(file.get("url", "")), str(file.get("path", ""))
     return LockedFile(
-        name=str(file.get("filename") or file.get("file") or _basename(url or path)),
+        name=str(file.get("filename") or file.get("file") or unquote(PurePosixPath(urlsplit(url or path).path).name)),
         sha256=hashed.removeprefix(_SHA256).lower() if hashed.startswith(_SHA256) else "",
         url=url,
         path=f"{folder.removesuffix('/')}/{path}" if path and folder else path,
@@ -361,7 +361,7 @@ def is_default(package: Document, target: Target) -> bool:
 
 
 def source_of(
-    name: str, url: str, revision: str, *, content: str, directory: bool, subdirectory: object = None
+    name: str, url: str, revision: str, *, content: str, directory: bool, subdirectory: object
 ) -> LockedSource | None:
     """Return the source of a package of Poetry, PDM or Pipenv; `None` if it comes from an index.
 
@@ -384,7 +384,3 @@ def source_of(
         commit=revision,
         subdirectory=str(subdirectory or ""),
     )
-
-
-def _basename(address: str) -> str:
-    return unquote(PurePosixPath(urlsplit(address).path).name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import tomli_w
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,9 +21,8 @@ from advisor.locks.setting_value import (
     settings_table,
     sorted_settings,
 )
-from advisor.project.text_file import check_size
+from advisor.project.text_file import read_written_toml
 from knowledge.catalogue.settings import ANY, Numerics
-from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED
 from knowledge.records import RecordError, value_from
@@ -34,18 +34,20 @@ _Text = Annotated[str, Field(max_length=10_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LockedSettings:
-    """The run-time settings of a lock.
+class AppliedSettings:
+    """Run-time settings of a lock, or settings that a user named.
 
     Attributes:
         settings: The settings, sorted by framework and name.
         changed: Settings, as ``name=value``, that the file records differently from the catalogue of today.
         versions: Locked versions of frameworks, by name of the framework; empty for a file next to a lock.
+        source: The lock or settings file of settings to run a program with; `None` if a user named all of them.
     """
 
     settings: tuple[AppliedSetting, ...] = ()
     changed: tuple[str, ...] = ()
     versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    source: Path | None = None
 
     @property
     def values(self) -> dict[str, dict[str, int | str]]:
@@ -65,11 +67,8 @@ class LockedSettings:
         )
 
 
-class _Model(BaseModel):
+class _Setting(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Setting(_Model):
     framework: _Text
     name: _Text
     value: Annotated[int, Field(ge=-(2**31), lt=2**31)] | _Text
@@ -110,8 +109,6 @@ def locked_settings(values: Mapping[str, Mapping[str, int | str]]) -> tuple[Appl
 
 def settings_text(settings: Iterable[AppliedSetting]) -> str:
     """Return the content of a settings file; the same settings give the same bytes."""
-    import tomli_w
-
     return _HEADER + tomli_w.dumps(settings_table(settings))
 
 
@@ -138,7 +135,7 @@ def settings_texts(locks: Iterable[Path], settings: Iterable[AppliedSetting]) ->
     return {path: settings_text(settings) for path in paths if settings or path.exists()}
 
 
-def read_settings(lock: Path) -> LockedSettings | None:
+def read_settings(lock: Path) -> AppliedSettings | None:
     """Return the settings in a lock or a settings file; `None` if the lock was written without settings.
 
     What applies a setting comes from the catalogue, never from the file: a file cannot set other variables.
@@ -167,15 +164,9 @@ def _parsed(path: Path) -> dict[str, Any]:
     if path.exists() and not path.is_file():
         raise InputError(f"`{path}` is not a regular file", hint="name a lock, or a settings file")
     try:
-        check_size(path)
-        return parse_toml(path.read_text(encoding="utf-8"))
+        return read_written_toml(path, hint=_REWRITE)
     except FileNotFoundError:
         raise InputError(f"`{path}` does not exist", hint="name a lock, or a settings file") from None
-    except OSError as error:
-        raise InputError(f"`{path}` could not be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        # Errors of the encoding and of TOML, and an integer with too many digits.
-        raise InputError(f"`{path}` is not valid TOML: {error}", hint=_REWRITE) from None
 
 
 def _validated(model: type[_Table], document: dict[str, Any], path: Path, *, place: str) -> _Table:
@@ -191,7 +182,7 @@ def _validated(model: type[_Table], document: dict[str, Any], path: Path, *, pla
         raise InputError(f"`{path}` is not valid: {error.reason}, in `{place}{error.place}`", hint=_REWRITE) from None
 
 
-def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ...]]) -> LockedSettings:
+def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ...]]) -> AppliedSettings:
     settings: dict[tuple[str, str], AppliedSetting] = {}
     changed = []
     for entry in table.settings:
@@ -205,7 +196,7 @@ def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ..
         settings[key] = setting
         if entry.model_dump(exclude_defaults=True) != setting_record(setting):
             changed.append(setting.text)
-    return LockedSettings(settings=sorted_settings(settings.values()), changed=tuple(changed), versions=versions)
+    return AppliedSettings(settings=sorted_settings(settings.values()), changed=tuple(changed), versions=versions)
 
 
 def _framework_versions(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

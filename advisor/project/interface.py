@@ -284,14 +284,14 @@ def requirement_text(name: str, version: str, *, extras: Iterable[Any] = (), mar
     return f"{name}{extras_text}{'' if version.strip() == '*' else version}{f' ; {marker}' if marker else ''}"
 
 
-def parse_direct(address: str, origin: str, folder: Path = Path()) -> DirectReference:
-    """Parse the address of a package.
+def parse_direct(address: str, origin: str) -> DirectReference:
+    """Parse the address of a package, or a path.
 
     Raises:
         InputError: If it is malformed.
     """
     try:
-        return parse_direct_reference(address, folder).reference
+        return parse_direct_reference(address, Path()).reference
     except ValueError as error:
         raise InputError(f"{origin}: `{address}` is not an address or a path of a package: {error}") from None
 
@@ -332,7 +332,7 @@ def filled_address(url: str, place: str) -> str:
 
 
 def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
-    """Return the requirements and index options of several files, the last file's options first, without messages."""
+    """Return the requirements and index options of several files without messages; the last default index counts."""
     merged = replace(parts[0], roots=_roots_with_path(parts[0]))
     for part in (replace(part, roots=_roots_with_path(part)) for part in parts[1:]):
         joined = {name: _joined(getattr(merged, name), getattr(part, name)) for name in ProjectRequirements.__slots__}
@@ -370,11 +370,6 @@ def supports_own_python(project: ProjectRequirements) -> bool:
     """Whether a project supports the interpreter of this program."""
     required = project.requires_python
     return not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True)
-
-
-def pythons_to_try(project: ProjectRequirements) -> tuple[str, ...]:
-    """Return the interpreters that a project supports; nothing if it supports the interpreter of this program."""
-    return () if supports_own_python(project) else supported_pythons(project.requires_python)
 
 
 def pythons_to_compare(project: ProjectRequirements) -> tuple[str, ...]:

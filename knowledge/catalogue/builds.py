@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -81,7 +80,7 @@ class FrameworkIndex(StrictRecord):
 
     def serves(self, hardware: HardwareProfile) -> bool:
         """Whether it has files for the system and the processor of a machine."""
-        return _is_on(hardware, self.os, self.architectures)
+        return hardware.is_one_of(self.os, self.architectures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +103,10 @@ class DefaultBuild(StrictRecord):
     versions: str = ""
     version: str = ""
 
-    def applies_to(self, package: str, version: Version, *, os: str, architecture: str) -> bool:
-        """Whether it is the build of a version of a package on a system and a processor."""
+    def applies_to(self, package: str, version: Version, hardware: HardwareProfile) -> bool:
+        """Whether it is the build of a version of a package on a machine."""
         return (
-            os in self.os
-            and architecture in (self.architectures or (architecture,))
+            hardware.is_one_of(self.os, self.architectures)
             and package in (self.packages or (package,))
             and admits(self.versions, version)
         )
@@ -129,12 +127,12 @@ class BuildFamily(StrictRecord):
     source: str
     defaults: tuple[DefaultBuild, ...] = ()
 
-    def build_of(self, package: str, version: Version, *, os: str, architecture: str) -> Build:
-        """Return the build of a version of one of its packages."""
+    def build_of(self, package: str, version: Version, hardware: HardwareProfile) -> Build:
+        """Return the build of a version of one of its packages on a machine."""
         if version.local is not None:
             return build_of_local_version(version.local)
         for default in self.defaults:
-            if default.applies_to(package, version, os=os, architecture=architecture):
+            if default.applies_to(package, version, hardware):
                 return Build(runtime=default.runtime, version=default.version)
         return Build(runtime="cpu")
 
@@ -171,7 +169,7 @@ class BuildExtra(StrictRecord):
 
     def serves(self, hardware: HardwareProfile) -> bool:
         """Whether they work on the system and the processor of a machine."""
-        return _is_on(hardware, self.os, self.architectures)
+        return hardware.is_one_of(self.os, self.architectures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +202,7 @@ class Replacement(StrictRecord):
 
     def fits(self, hardware: HardwareProfile) -> bool:
         """Whether the replacement is useful on a machine, and has files for it."""
-        if not _is_on(hardware, self.os, self.architectures):
+        if not hardware.is_one_of(self.os, self.architectures):
             return False
         if self.when == "any":
             return True
@@ -214,11 +212,6 @@ class Replacement(StrictRecord):
 
 
 CatalogueEntry = FrameworkIndex | BuildFamily | BuildExtra | Replacement
-
-
-def _is_on(hardware: HardwareProfile, systems: Collection[str], architectures: Collection[str]) -> bool:
-    """Whether a machine has one of some systems and one of some architectures."""
-    return hardware.os in systems and hardware.cpu.architecture in architectures
 
 
 def build_of_local_version(local: str) -> Build:

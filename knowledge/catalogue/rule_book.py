@@ -184,7 +184,7 @@ class RuleBook:
 
     def _lacks_code(self, rule: CapabilityRule, version: Version) -> str | None:
         gpu = self._hardware.gpu
-        if gpu is None or gpu.capability is None or self._hardware.cpu.architecture not in rule.architectures:
+        if gpu is None or gpu.capability is None or not self._hardware.is_one_of((), rule.architectures):
             return None
         built_with = cuda_of_local_version(version)
         is_this_build = rule.default if version.local is None else built_with is not None and built_with == rule.cuda
@@ -232,9 +232,7 @@ class RuleBook:
         hardware = self._hardware
         if any(accelerator.vendor == rule.vendor for accelerator in hardware.accelerators):
             return None
-        if (rule.os and hardware.os not in rule.os) or (
-            rule.architectures and hardware.cpu.architecture not in rule.architectures
-        ):
+        if not hardware.is_one_of(rule.os, rule.architectures):
             return None
         if rule.local is None:
             builds = f"`{name}`"

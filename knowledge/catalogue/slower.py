@@ -57,9 +57,7 @@ class HardwareCondition(StrictRecord):
         """Whether a machine has the hardware."""
         if not set(self.features) <= set(hardware.cpu.features):
             return False
-        if self.architectures and hardware.cpu.architecture not in self.architectures:
-            return False
-        if self.os and hardware.os not in self.os:
+        if not hardware.is_one_of(self.os, self.architectures):
             return False
         if self.accelerator == "none":
             return not hardware.accelerators

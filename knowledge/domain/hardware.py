@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -128,6 +129,10 @@ class HardwareProfile(StrictRecord):
         fields = self.record()
         del fields["name"], fields["unknown"]
         return content_hash(fields)
+
+    def is_one_of(self, systems: Collection[str], architectures: Collection[str]) -> bool:
+        """Whether it has one of some operating systems, and one of some machine names; none of them admit all."""
+        return (not systems or self.os in systems) and (not architectures or self.cpu.architecture in architectures)
 
     @property
     def device(self) -> str:

@@ -8,7 +8,7 @@ don't have to worry about multiple comparisons", Journal of Research on Educatio
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from packaging.version import Version
@@ -116,21 +116,6 @@ def _by_value(texts: Mapping[_T, str]) -> dict[str, tuple[_T, ...]]:
     for key, text in texts.items():
         keys.setdefault(text, []).append(key)
     return {text: tuple(listed) for text, listed in keys.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreTerms:
-    """Speed terms of the optimiser's objective: the gains of every measured framework of the baseline.
-
-    Attributes:
-        frameworks: Gains of each framework, ordered by name.
-    """
-
-    frameworks: tuple[FrameworkGains, ...] = field(default=())
-
-    def score(self, stack: Mapping[str, Version]) -> float:
-        """Return the cautious gain of a stack over the baseline."""
-        return sum(f.gain(stack).cautious for f in self.frameworks if f.framework in stack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

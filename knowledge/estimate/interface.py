@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from packaging.version import Version
 
 from knowledge.domain.ratio import Ratio, WithRatio
-from knowledge.estimate.gains import ScoreTerms, SettingGains
+from knowledge.estimate.gains import FrameworkGains, SettingGains
 from knowledge.estimate.setting_effect import SettingEffect
 
 if TYPE_CHECKING:
@@ -191,7 +191,9 @@ class StartupTime:
 class Estimator(Protocol):
     """Predicts the speed of stacks from observations, on one machine and for one workload."""
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
+    def terms(
+        self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]
+    ) -> tuple[FrameworkGains, ...]:
         """Return the gains of every candidate version of the given packages.
 
         Args:

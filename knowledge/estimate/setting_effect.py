@@ -9,7 +9,7 @@ from knowledge.domain.ratio import Ratio, WithRatio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingSource:
+class MeasurementSource:
     """A source of measurements that a prediction rests on.
 
     Attributes:
@@ -62,7 +62,7 @@ class SettingEffect(WithRatio):
     over: str
     workload: str
     ratio: Ratio
-    sources: tuple[SettingSource, ...]
+    sources: tuple[MeasurementSource, ...]
     same_tasks: bool
     accelerator_pairs: int
     sizes: tuple[EffectAtSize, ...] = ()

@@ -151,8 +151,8 @@ class Gpt2(Network):
             at = "block{}.".format(block + 1)
             h = n.layer_norm(at + "norm1", x)
             if mode == "decode":
-                keys, values = inputs[1 + 2 * block : 3 + 2 * block]
-                y = n.cached_attention(at + "attention", h, self._HEADS, keys, values)[0]
+                cache = inputs[1 + 2 * block], inputs[2 + 2 * block]
+                y = n.cached_attention(at + "attention", h, self._HEADS, cache)[0]
             else:
                 y = n.self_attention(at + "attention", h, self._HEADS, causal=True)
             x = n.add(x, y)

@@ -38,7 +38,7 @@ from knowledge.catalogue.rules import Rule
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.ratio import MIN_GAIN, NORMAL_QUANTILE, Ratio
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, ScoreTerms, SettingGains
+from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, SettingGains
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
@@ -201,12 +201,12 @@ class FixedScores:
         self._failing = failing or {}
         self._with_companion = {(Version(v), Version(w)): score for (v, w), score in (with_companion or {}).items()}
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
-        return ScoreTerms(
-            frameworks=tuple(
-                self._gains(name, candidates[name], baseline)
-                for name in sorted({name for name, _ in self._scores} & set(candidates))
-            )
+    def terms(
+        self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]
+    ) -> tuple[FrameworkGains, ...]:
+        return tuple(
+            self._gains(name, candidates[name], baseline)
+            for name in sorted({name for name, _ in self._scores} & set(candidates))
         )
 
     def _gains(self, name: str, offered: Sequence[Version], baseline: Mapping[str, Version]) -> FrameworkGains:

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.resolve.score.costs import SPEED_STEP, speed_steps
 from knowledge.domain.ratio import Ratio
-from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms
+from knowledge.estimate.gains import CompanionGain, FrameworkGains
 from tests.advisor.factories import (
     FixedScores,
     build_problem,
@@ -79,8 +79,8 @@ def test_an_absent_companion_gets_no_part_of_a_companions_gain(
     )
 
     class FixedGains(FixedScores):
-        def terms(self, candidates: object, baseline: object) -> ScoreTerms:
-            return ScoreTerms(frameworks=(gains,))
+        def terms(self, candidates: object, baseline: object) -> tuple[FrameworkGains, ...]:
+            return (gains,)
 
     advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}), min_gain=0.0)
 
@@ -138,8 +138,8 @@ def test_neither_framework_nor_companion_leaves_the_baseline_for_the_gain_of_the
     )
 
     class FixedGains(FixedScores):
-        def terms(self, candidates: object, baseline: object) -> ScoreTerms:
-            return ScoreTerms(frameworks=(gains,))
+        def terms(self, candidates: object, baseline: object) -> tuple[FrameworkGains, ...]:
+            return (gains,)
 
     advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
 
@@ -162,8 +162,10 @@ def test_the_best_of_many_versions_must_gain_more(index: PackageIndex, tmp_path:
         )
 
         class FixedGains(FixedScores):
-            def terms(self, candidates: object, baseline: object, gains: FrameworkGains = gains) -> ScoreTerms:
-                return ScoreTerms(frameworks=(gains,))
+            def terms(
+                self, candidates: object, baseline: object, gains: FrameworkGains = gains
+            ) -> tuple[FrameworkGains, ...]:
+                return (gains,)
 
         advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
         selected.append(versions_of(advice.optimum.stack)["a"])
@@ -204,8 +206,10 @@ def test_the_best_of_many_stacks_must_gain_more_with_each_of_its_packages(
         )
 
         class FixedGains(FixedScores):
-            def terms(self, candidates: object, baseline: object, gains: FrameworkGains = gains) -> ScoreTerms:
-                return ScoreTerms(frameworks=(gains,))
+            def terms(
+                self, candidates: object, baseline: object, gains: FrameworkGains = gains
+            ) -> tuple[FrameworkGains, ...]:
+                return (gains,)
 
         advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
         selected.append(versions_of(advice.optimum.stack)[doubtful])

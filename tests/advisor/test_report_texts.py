@@ -45,7 +45,7 @@ from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
 from knowledge.estimate.interface import Effect, Evidence, KindPrediction, PredictedChange, Prediction
-from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.estimate.setting_effect import MeasurementSource, SettingEffect
 from knowledge.evidence.accelerator_pairs import AcceleratorPair
 from tests.advisor.factories import build_problem, build_request, ratio_of
 from tests.package_index import PackageIndex
@@ -171,7 +171,7 @@ def effect(text: str, speedup: float, low: float, high: float, *, pairs_here: in
         over=f"{text.partition('=')[0]}=default",
         workload="transformer-training",
         ratio=ratio_of(speedup, low, high),
-        sources=(SettingSource(name="measured with this program", pairs=4, last_year=0),),
+        sources=(MeasurementSource(name="measured with this program", pairs=4, last_year=0),),
         same_tasks=True,
         accelerator_pairs=pairs_here,
     )

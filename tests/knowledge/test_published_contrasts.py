@@ -263,8 +263,8 @@ def test_a_step_that_nobody_published_neither_gains_nor_costs(first_knowledge: P
             frameworks={"torch"},
         )
         candidates = {"torch": list(versions.values())}
-        (new,) = fitted.terms(candidates, {"torch": versions["2.15.0"]}).frameworks
-        (old,) = fitted.terms(candidates, {"torch": versions["2.3.1"]}).frameworks
+        (new,) = fitted.terms(candidates, {"torch": versions["2.15.0"]})
+        (old,) = fitted.terms(candidates, {"torch": versions["2.3.1"]})
         predictions = [
             fitted.predict({"torch": versions[one]}, {"torch": versions[other]})
             for one, other in (("2.12.0", "2.15.0"), ("1.13.1", "2.3.1"))

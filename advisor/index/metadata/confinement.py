@@ -108,26 +108,21 @@ class StoppableProcesses:
         finally:
             _PROCESSES.reset(token)
 
-    def start(self, command: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
-        """Start a process in a session of its own.
-
-        Raises:
-            subprocess.SubprocessError: If the processes were stopped.
-            OSError: If it cannot be started.
-        """
+    @contextlib.contextmanager
+    def started(self, command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a process in a session of its own, as :func:`started` does."""
         with self._lock:
             if self._is_stopped:
                 raise subprocess.SubprocessError("it was stopped, because nobody needs it any more")
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **options)
             self._running.add(process)
-        return process
-
-    def end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill a process and the processes that it started, and wait for its end."""
-        with self._lock:
-            self._running.discard(process)
-        _kill(process)
-        process.wait()
+        try:
+            yield process
+        finally:
+            with self._lock:
+                self._running.discard(process)
+            _kill(process)
+            process.wait()
 
     def stop(self) -> None:
         """Kill all processes with those that they started, and start no more."""
@@ -141,20 +136,14 @@ _PROCESSES: ContextVar[StoppableProcesses | None] = ContextVar("processes", defa
 """Among which processes those of this thread count, if any."""
 
 
-@contextlib.contextmanager
-def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+def started(command: Sequence[str], **options: Any) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
     """Start a program with options of `Popen`, and kill it at the end with the processes that it started.
 
     Raises:
         subprocess.SubprocessError: If the builds of this thread were stopped.
         OSError: If it cannot be started.
     """
-    processes = _PROCESSES.get() or StoppableProcesses()
-    process = processes.start(command, options)
-    try:
-        yield process
-    finally:
-        processes.end(process)
+    return (_PROCESSES.get() or StoppableProcesses()).started(command, **options)
 
 
 @cache

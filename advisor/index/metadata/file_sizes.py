@@ -21,7 +21,7 @@ from advisor.index.pages.page import DistributionFile
 from knowledge.domain.errors import UnavailableError
 
 SECONDS = 10.0
-"""Default of the maximum time of each request."""
+"""Maximum time of each request."""
 WAIT_SECONDS = 3.0
 """Maximum time that an answer is delayed for sizes; the next run finds those that arrive later in the cache."""
 _WORKERS = 16
@@ -63,18 +63,9 @@ class FileSize:
 class FileSizes:
     """Reads the sizes of files, each once. Safe for many threads."""
 
-    def __init__(self, distributions: Distributions, *, offline: bool, seconds: float = SECONDS) -> None:
-        """Create a reader; it starts nothing.
-
-        Args:
-            distributions: Reads the sizes of one file.
-            offline: Whether nothing is requested.
-            seconds: Maximum time of each request, and of waiting for all requests that have not been answered yet if it
-                is shorter than :data:`WAIT_SECONDS`.
-        """
+    def __init__(self, distributions: Distributions, *, offline: bool) -> None:
+        """Create a reader; it starts nothing, and requests nothing if it is offline."""
         self._distributions = distributions
-        self._seconds = seconds
-        self._wait_seconds = min(seconds, WAIT_SECONDS)
         self._offline = offline
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -98,8 +89,8 @@ class FileSizes:
         files = list(files)
         self.prefetch(files)
         futures = {file.identity: self._futures[file.identity] for file in files}
-        wait(futures.values(), timeout=self._wait_seconds if wait_for else 0)
-        late = Problem(text=f"their index did not give them within {self._wait_seconds:g} seconds", temporary=True)
+        wait(futures.values(), timeout=WAIT_SECONDS if wait_for else 0)
+        late = Problem(text=f"their index did not give them within {WAIT_SECONDS:g} seconds", temporary=True)
         sizes = {}
         for file in files:
             future = futures[file.identity]
@@ -137,21 +128,15 @@ class FileSizes:
         read: Callable[[DistributionFile], int | None],
         incapable: dict[str, Problem],
     ) -> tuple[int | None, Problem | None]:
-        """Read one size of a file, unless its server failed before.
+        """Return one size of a file, unless its server failed before, and why it is not known.
 
-        Args:
-            file: The file.
-            read: Reads the size.
-            incapable: Servers that cannot answer this kind of request; new ones are added.
-
-        Returns:
-            The size, and why it is not known.
+        Servers that cannot answer this kind of request are added to the incapable ones.
         """
         server = origin_of(file.url)
         if (problem := self._unavailable.get(server) or incapable.get(server)) is not None:
             return None, problem
         try:
-            with deadline(self._seconds):
+            with deadline(SECONDS):
                 size = read(file)
         except (ArchiveError, ChangedFileError, GoneError, TooLargeError):
             return None, UNREADABLE

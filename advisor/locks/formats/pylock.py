@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import tomli_w
 from packaging.markers import Marker
 from packaging.pylock import (
     Package,
@@ -127,8 +128,6 @@ class _Pylock(DocumentFormat):
         Raises:
             InputError: If environment markers do not distinguish the targets.
         """
-        import tomli_w
-
         targets = [stack.target for stack in stacks]
         pythons = sorted({Version(target.python_minor) for target in targets})
         lock = Pylock(

@@ -43,16 +43,9 @@ _KEYS = ("install_requires", "extras_require", "python_requires", "name", "versi
 
 @dataclass(kw_only=True)
 class _SetupValues:
-    """What the setup files of a project state.
+    """What the setup files of a project state; the path and the text are those of the file with the requirements.
 
     Attributes:
-        path: The file with the requirements.
-        text: Its content, for line numbers.
-        requires: Requirements; `None` if no file states any.
-        extras: Requirements of each extra.
-        python: Specifier of the interpreter, or `None`.
-        name: Name of the project, or `None`.
-        version: Its version, or `None`.
         files: Requirements files that are read for the requirements.
         computed: Keys of `setup.py` whose values are known only when it runs.
     """

@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from knowledge.domain.documents import parse_toml
+import tomli_w
+
+from advisor.project.text_file import read_written_toml
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.shared_files import locked_directory, write_atomically
 from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload
 
 WORKLOAD_FILE = "advisor-workload.toml"
 SCHEMA_VERSION = 1
-_MAX_BYTES = 16_000_000
 _FIELDS = (
     *("name", "framework", "framework_version", "device", "hardware", "command", "source", "steps"),
     *("seconds_per_step", "unattributed", "versions", "layers"),
@@ -32,16 +33,9 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
     """
     path = project / WORKLOAD_FILE
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise InputError(f"`{path}` is larger than {_MAX_BYTES // 1_000_000} MB: it is not a file of workloads")
-        document = parse_toml(path.read_text(encoding="utf-8"))
+        document = read_written_toml(path)
     except FileNotFoundError:
         return ()
-    except OSError as error:
-        raise InputError(f"`{path}` could not be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        # Errors of the encoding and of TOML, and an integer with too many digits.
-        raise InputError(f"`{path}` is not valid TOML: {error}") from None
     # Imported here, because most projects have no such file, and pydantic is slow to import.
     from advisor.project.workload.schema import workloads_from
 
@@ -94,8 +88,6 @@ def write_workload(project: Path, workload: ProfiledWorkload) -> bool:
 
 def workloads_toml(workloads: Iterable[ProfiledWorkload]) -> str:
     """Return the content of a file with workloads, sorted by name; the same workloads give the same bytes."""
-    import tomli_w
-
     ordered = sorted(workloads, key=lambda w: w.name)
     document = {"schema_version": SCHEMA_VERSION, "workload": [workload_record(w) for w in ordered]}
     return _HEADER + tomli_w.dumps(document)

@@ -10,6 +10,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from advisor.project.code.names import NAMED
+from knowledge.estimate.workloads import timm_workload_name
+from knowledge.evidence.timm import architecture_of, family_of, timm_tables
 
 _MODEL = re.compile(
     rf'(?:{"|".join(map(re.escape, NAMED))})\("(?P<named>[^"]+)"\)'
@@ -92,9 +94,6 @@ def named_model(call: str) -> NamedModel | None:
         if re.fullmatch(rf"(?:{pattern})(?:\.\w+.*)?", call):
             return known
     if model := _timm_model_of(call):
-        from knowledge.estimate.workloads import timm_workload_name
-        from knowledge.evidence.timm import architecture_of, family_of
-
         kind = "transformer" if architecture_of(family_of(model)) == "transformer" else "cnn"
         return NamedModel(kind, *(timm_workload_name(model, trains=trains) for trains in (True, False)))
     return None
@@ -105,11 +104,7 @@ def _timm_model_of(call: str) -> str:
     match = _MODEL.fullmatch(call)
     if match is None:
         return ""
-    # Few projects need it, and importing it takes as long as searching the sources of most.
-    from knowledge.evidence.timm import timm_tables
-
-    models = timm_tables().models
-    return next((name for name in _timm_names(match) if name in models), "")
+    return next((name for name in _timm_names(match) if name in timm_tables().models), "")
 
 
 def _timm_names(match: re.Match[str]) -> tuple[str, ...]:

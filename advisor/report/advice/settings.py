@@ -14,7 +14,7 @@ from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.catalogue.settings import shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS, frameworks
 from knowledge.estimate.numerical_effect import NumericalEffect
-from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.estimate.setting_effect import MeasurementSource, SettingEffect
 
 _MOST_KINDS = 3
 _MOST_WARNINGS = 2
@@ -240,7 +240,7 @@ def _pairs(effect: SettingEffect) -> int:
     return sum(source.pairs for source in effect.sources)
 
 
-def _source(source: SettingSource) -> str:
+def _source(source: MeasurementSource) -> str:
     return f"{source.name} (published until {source.last_year})" if source.last_year else source.name
 
 

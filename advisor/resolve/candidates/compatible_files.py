@@ -157,7 +157,7 @@ class CompatibleFileReader:
         if rank is None:
             return _NO_WHEEL
         build = 0
-        plain, label = self._plain(file.filename)
+        plain, label = split_variant_label(file.filename) if self._variants else (file.filename, "")
         try:
             if is_wheel:
                 name_in_file, version, build_tag, _ = parse_wheel_filename(plain)
@@ -173,14 +173,10 @@ class CompatibleFileReader:
         # The wheel with the most specific tag is installed, then the one with the highest build number.
         return CompatibleFile(version=version, rank=(rank, -build), file=file, label=label)
 
-    def _plain(self, filename: str) -> tuple[str, str]:
-        """Return the name of a wheel without its variant label, and the label."""
-        return split_variant_label(filename) if self._variants else (filename, "")
-
     def _rank(self, filename: str) -> int | None:
         """Return the rank of a wheel's best tag on the target, or `None` if no tag is compatible."""
         if self._variants:
-            filename, _ = self._plain(filename)
+            filename, _ = split_variant_label(filename)
         tags = "-".join(filename[:-4].rsplit("-", 3)[1:])
         if tags not in self._ranks:
             try:

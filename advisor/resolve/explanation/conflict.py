@@ -119,7 +119,8 @@ class Contradiction:
         """
         self._reduction = replace(self._effort, limit=TimeLimit(_REDUCTION_SECONDS))
         everything = [fact for fact in self._guards if fact.root is not None]
-        roots = self._irreducible([fact for fact in everything if fact in self._first])
+        others = [fact for fact in self._guards if fact.root is None]
+        roots = self._irreducible([fact for fact in everything if fact in self._first], others)
         limit = self._effort.limit.at_most(_SMALLEST_SECONDS)
         try:
             smallest = self._smallest(everything, replace(self._effort, limit=limit))
@@ -127,7 +128,10 @@ class Contradiction:
         except KeyboardInterrupt:
             limit.interrupt()
         self._reduction = replace(self._effort, limit=TimeLimit(_REDUCTION_SECONDS))
-        relevant = self._relevant([fact for fact in self._guards if fact.root is None], roots)
+        # The search for the smallest conflict may have read further facts.
+        others = [fact for fact in self._guards if fact.root is None]
+        core = self._core([*others, *roots]) or set()
+        relevant = self._irreducible([fact for fact in others if fact in core], roots)
         return Conflict(
             stopped=limit.reason,
             roots=tuple(fact.root for fact in roots if fact.root is not None),
@@ -135,13 +139,12 @@ class Contradiction:
             rules=tuple(sorted(fact.rule for fact in relevant if fact.rule)),
         )
 
-    def _irreducible(self, roots: list[Fact]) -> list[Fact]:
-        """Return requirements that contradict each other only all together, by the metadata that was read."""
-        others = [fact for fact in self._guards if fact.root is None]
-        for root in list(roots):
-            if root in roots and (core := self._core([*(r for r in roots if r is not root), *others])) is not None:
-                roots = [r for r in roots if r in core]
-        return roots
+    def _irreducible(self, facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
+        """Return facts that contradict the others only all together, by the metadata that was read."""
+        for fact in list(facts):
+            if fact in facts and (core := self._core([*(f for f in facts if f is not fact), *others])) is not None:
+                facts = [f for f in facts if f in core]
+        return facts
 
     def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
         """Return facts among some that contradict each other, or `None` if they do not."""
@@ -203,17 +206,6 @@ class Contradiction:
             compatible = [fact for fact in roots if answer.is_true(self._guards[fact])]
             if not self._conflicts(compatible, effort):
                 return [fact for fact in roots if fact not in compatible]
-
-    def _relevant(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
-        core = self._core([*others, *roots]) or set()
-        relevant = [fact for fact in others if fact in core]
-        for fact in list(relevant):
-            if fact not in relevant:
-                continue
-            smaller = self._core([*(f for f in relevant if f is not fact), *roots])
-            if smaller is not None:
-                relevant = [f for f in relevant if f in smaller]
-        return relevant
 
 
 def describe_conflict(conflict: Conflict, request: ResolutionRequest) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import (
     NO_PACKAGES,
     BuildsNeededError,
-    Candidate,
     CandidateStack,
     NoStackError,
     SizeLimitError,
@@ -134,7 +133,12 @@ def _error_about_builds(request: ResolutionRequest) -> NoStackError:
     except NoStackError:
         if is_contradictory(assumed):
             return _conflict_error(assumed, baseline=False)
-        stack = CandidateStack(c for root in problem.roots for c in _only_candidates(root, source))
+        offered = [
+            [c for c in source.candidates(root.name) if admits(root.requirement, c.version)]
+            for root in problem.roots
+            if not root.constraint
+        ]
+        stack = CandidateStack(several[0] for several in offered if len(several) == 1)
     packages = sorted({c for c in stack if source.needs_build(c)})
     if not packages:
         return _conflict_error(request, baseline=False)
@@ -249,9 +253,3 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
     if best is not None:
         return best[1]
     return "" if limit.is_over or not is_decided else None
-
-
-def _only_candidates(root: RootRequirement, source: IndexCandidates) -> list[Candidate]:
-    """Return the candidate that a requirement of the project admits if it admits one; else nothing."""
-    admitted = [c for c in source.candidates(root.name) if admits(root.requirement, c.version)]
-    return admitted if len(admitted) == 1 and not root.constraint else []

@@ -12,7 +12,7 @@ from packaging.version import Version
 from advisor.domain.progress import progress
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted, size_text
-from advisor.resolve.candidates.problem import NoStackError, ResolutionProblem
+from advisor.resolve.candidates.problem import NoStackError
 from advisor.resolve.explanation.conflict import relax_requirement
 from advisor.resolve.optimum.baseline import FIRST_ROUNDS, resolve_newest_stack
 from advisor.resolve.optimum.request import ResolutionRequest, Solved, solve
@@ -69,7 +69,9 @@ def constraint_prices(solved: Solved) -> tuple[Price, ...]:
         problem = relax_requirement(request.problem, root)
         if problem is not None:
             progress("pricing `%s`", root.requirement)
-            prices.append(_price_of(str(root.requirement), root.origin, solved, partial(_relaxed, request, problem)))
+            relaxed = request.with_problem(problem)
+            make_request = partial(with_own_baseline, relaxed)
+            prices.append(_price_of(str(root.requirement), root.origin, solved, make_request))
     return tuple(sorted(prices, key=lambda price: (not price.binds, -price.speedup, -price.libyears)))
 
 
@@ -130,10 +132,6 @@ def python_prices(
         faster = price.prediction is not None and price.prediction.speedup > 1
         prices.append(replace(price, binds=faster or price.libyears > 0))
     return tuple(prices)
-
-
-def _relaxed(request: ResolutionRequest, problem: ResolutionProblem) -> ResolutionRequest:
-    return with_own_baseline(request.with_problem(problem))
 
 
 def with_own_baseline(request: ResolutionRequest) -> ResolutionRequest:

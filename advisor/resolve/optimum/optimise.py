@@ -108,7 +108,7 @@ class _Optimisation:
         bounds, selection = stages.solve(objectives, budgets)
         # With a limit of a sum, or the size as the only criterion, to break ties takes as long as to solve: only once,
         # at the end. With rewards, the first solution must be known to deserve them.
-        breaks_ties_at_end = bool(budgets) or stages.has_rewards or len(objectives) == 1
+        breaks_ties_at_end = bool(budgets) or bool(stages.rewarded) or len(objectives) == 1
         if not breaks_ties_at_end:
             selection = stages.prefer_newest()
         stack = self._refined(search, selection)

@@ -31,7 +31,8 @@ class Stages:
         self._effort = effort
         self._required_names = required_names
         self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
-        self._rewarded: tuple[NormalizedName, ...] = ()
+        self.rewarded: tuple[NormalizedName, ...] = ()
+        """Packages that may have earned a reward although nothing requires them; see :meth:`rewards_are_justified`."""
         self._values: list[int] = []
         self._proven: tuple[int, ...] = ()
         self._excluded: list[tuple[list[Literal], NormalizedName]] = []
@@ -56,7 +57,7 @@ class Stages:
         costs = self._cost_terms(objectives)
         spent = [(self._terms.of_choices(budget.costs, {}), budget.most) for budget in budgets]
         # The project's own requirements need their packages in any case.
-        self._rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))
+        self.rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))
         model = self._with_support(self._encoding.solvable_model().copy())
         for terms, most in spent:
             model.at_most(terms, most)
@@ -128,16 +129,11 @@ class Stages:
             bounds.append(Bound(objective=objective.name, value=value, bound=min(value, least)))
         return tuple(bounds)
 
-    @property
-    def has_rewards(self) -> bool:
-        """Whether a package that nothing requires may have earned a reward; see :meth:`rewards_are_justified`."""
-        return bool(self._rewarded)
-
     def rewards_are_justified(self, stack: Sequence[Candidate]) -> bool:
         """Whether every rewarded package is needed by the stack; exclude the choice if one is not."""
         required_names = {c.name for c in stack}
         literals = [self._encoding.choices[c.name][c.version] for c in stack]
-        surplus = [name for name in self._rewarded if name in self._present and name not in required_names]
+        surplus = [name for name in self.rewarded if name in self._present and name not in required_names]
         self._excluded += [(literals, name) for name in surplus]
         return not surplus
 
@@ -187,9 +183,8 @@ class Stages:
 
     def _with_support(self, model: SolverModel) -> SolverModel:
         """Allow rewarded packages only if something may require them."""
-        roots = self._encoding.required
-        for name in self._rewarded:
-            if name in self._encoding.candidates and name not in roots:
+        for name in self.rewarded:
+            if name in self._encoding.candidates:
                 model.require_any(self._encoding.supports(name), when=self._encoding.present[name])
         for literals, name in self._excluded:
             # These choices need no further package.
@@ -200,8 +195,8 @@ class Stages:
         """Store a solution, and the packages it needs that are not expanded."""
         self._last = self._encoding.selected_candidates(answer)
         # Includes packages whose candidate is not explicit.
-        reached = [name for name in self._rewarded if name in self._encoding.candidates]
-        self._present = {name for name in reached if answer.is_true(self._encoding.present[name])}
+        present = self._encoding.present
+        self._present = {name for name in self.rewarded if name in present and answer.is_true(present[name])}
         options = self._encoding.selected_options(answer)
         required_names = set(self._required_names(self._last, options))
         self.options = {name: place for name, place in options.items() if name in required_names}

@@ -46,15 +46,11 @@ class TargetBuilds:
             return None
         # Needed for each candidate in each iteration of the search.
         if (name, version) not in self._build_of:
-            self._build_of[name, version] = self._build_in(family, name, version)
+            build = family.build_of(name, version, self._hardware)
+            if build.runtime == "cuda" and not build.version and (cuda := self.rules.default_cuda(name, version)):
+                build = Build(runtime="cuda", version=cuda)
+            self._build_of[name, version] = build
         return self._build_of[name, version]
-
-    def _build_in(self, family: BuildFamily, name: NormalizedName, version: Version) -> Build:
-        os, architecture = self._hardware.os, self._hardware.cpu.architecture
-        build = family.build_of(name, version, os=os, architecture=architecture)
-        if build.runtime == "cuda" and not build.version and (cuda := self.rules.default_cuda(name, version)):
-            return Build(runtime="cuda", version=cuda)
-        return build
 
     def index_name(self, candidate: Candidate) -> str:
         """Return a name for the index of a further build, such as ``pytorch-cu126``."""

@@ -21,7 +21,7 @@ from knowledge.domain.codec import decoded, encoded
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
-from knowledge.estimate.gains import ScoreTerms, SettingGains
+from knowledge.estimate.gains import FrameworkGains, SettingGains
 from knowledge.estimate.interface import Effect, Prediction, StartupTime
 from knowledge.estimate.setting_effect import SettingEffect
 
@@ -105,11 +105,11 @@ class Predictor:
         failures: Mapping[str, str] = self.cached(["failures", name], lambda: dict(self.estimator.failures(name)))
         return failures
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Versions) -> ScoreTerms:
+    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Versions) -> tuple[FrameworkGains, ...]:
         """Return the gains of every candidate version of the given packages, newest first."""
         offered = candidates if self._benchmark else performance_versions(candidates)
         query = ["terms", {name: list(map(str, offered[name])) for name in sorted(offered)}, self._texts(baseline)]
-        return self._value(ScoreTerms, query, lambda: self.estimator.terms(candidates, baseline))
+        return self._value(tuple[FrameworkGains, ...], query, lambda: self.estimator.terms(candidates, baseline))
 
     def is_measured(self, name: str, version: Version) -> bool:
         """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""

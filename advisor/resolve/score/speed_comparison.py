@@ -124,7 +124,7 @@ class SpeedComparison:
 
     def _gains(self, candidates: Candidates, reference: Mapping[str, Version]) -> Sequence[FrameworkGains]:
         offered = {str(name): [c.version for c in of] for name, of in candidates.items()}
-        return self.estimator.terms(offered, reference).frameworks
+        return self.estimator.terms(offered, reference)
 
     def _gains_of(self, framework: str, candidates: Candidates, reference: Mapping[str, Version]) -> FrameworkGains:
         return next(gains for gains in self._gains(candidates, reference) if gains.framework == framework)

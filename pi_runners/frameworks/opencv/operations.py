@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import cv2
 import numpy as np
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.harness.contract import Backend, Call, Crop, Parameters, Scale, Unsupported
 
 
 class OpencvBackend(Backend):
@@ -36,13 +36,8 @@ class OpencvBackend(Backend):
         return bytes(encoded.tobytes())
 
     def decode_images(
-        self,
-        files: Sequence[bytes],
-        size: int,
-        crops: Sequence[Tuple[int, int, bool]],
-        crop_size: int,
-        scale: Sequence[Tuple[float, float]],
-    ) -> Callable[[], Array]:
+        self, files: Sequence[bytes], size: int, crops: Sequence[Crop], crop_size: int, scale: Sequence[Scale]
+    ) -> Call:
         gains, offsets = (np.array(numbers, np.float32) for numbers in zip(*scale))
 
         def prepare(file: bytes, crop: Tuple[int, int, bool]) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import PIL
 from PIL import Image
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.harness.contract import Backend, Call, Crop, Parameters, Scale, Unsupported
 
 try:
     import numpy as np
@@ -49,13 +49,8 @@ class PillowBackend(Backend):
         return stream.getvalue()
 
     def decode_images(
-        self,
-        files: Sequence[bytes],
-        size: int,
-        crops: Sequence[Tuple[int, int, bool]],
-        crop_size: int,
-        scale: Sequence[Tuple[float, float]],
-    ) -> Callable[[], Array]:
+        self, files: Sequence[bytes], size: int, crops: Sequence[Crop], crop_size: int, scale: Sequence[Scale]
+    ) -> Call:
         gains, offsets = (np.array(numbers, np.float32) for numbers in zip(*scale))
 
         def prepare(file: bytes, crop: Tuple[int, int, bool]) -> Any:

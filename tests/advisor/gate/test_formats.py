@@ -20,10 +20,8 @@ CHROMIUM = Path("/usr/bin/chromium")
 
 
 @pytest.fixture
-def failing(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def failing(no_user_configuration: None, index: PackageIndex, tmp_path: Path) -> Path:
     """A pinned project with an error, an ignored warning and notes; two names contain markup characters."""
-    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
-    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     index.add("tensorflow-cpu", "2.15.1", code="")
     index.add("tensorflow-cpu", "2.20.0", code="")
     index.add("numpy", "2.0.2", code="")

@@ -107,7 +107,7 @@ def test_the_packages_of_a_family_have_indexes_for_each_of_its_default_builds() 
 def test_the_build_of_a_pytorch_file(package: str, version: str, os: str, architecture: str, build: Build) -> None:
     (family,) = (family for family in FAMILIES if family.id == "pytorch")
 
-    assert family.build_of(package, Version(version), os=os, architecture=architecture) == build
+    assert family.build_of(package, Version(version), machine(None, os, architecture)) == build
 
 
 def test_a_replacement_fits_machines_of_its_hardware_only() -> None:
