@@ -12,7 +12,7 @@ from pathlib import Path
 from advisor.api.options import at_least_one
 from advisor.api.stores import AdmittingSink, Warn, log_warning, open_writable_store
 from advisor.campaign.coordinator import Coordinator
-from advisor.campaign.directory import CampaignDirectory, CampaignPlan, block_name, write_manifests
+from advisor.campaign.directory import CampaignDirectory, CampaignPlan, block_name
 from advisor.campaign.engines import Engine, open_engine
 from advisor.campaign.prometheus import PrometheusSink
 from advisor.campaign.status import CampaignStatus, campaign_status
@@ -20,9 +20,11 @@ from advisor.campaign.submission_log import batch_of
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
+from knowledge.domain.shared_files import read_bytes
 from pi_runners.execution.environment import remove_environment
 from pi_runners.executors.kubernetes import KubernetesExecutor
 from pi_runners.executors.local import LocalExecutor
+from pi_runners.executors.manifests import write_manifests
 
 _PATIENCE_SECONDS = 60.0
 """Time that another coordinator has to cancel its tasks."""
@@ -115,8 +117,9 @@ class CampaignSession:
             for block in self.plan.blocks:
                 progress(f"block `{block.name}`: {count(len(block.arms), 'arm')}, {count(block.rounds, 'round')}")
             status = _coordinate(coordinator, engine, detach=detach, progress=progress, report=report)
-        if status.state == "complete" and not keep_environments:
-            self._remove_environments(engine)
+        if status.state == "complete" and not keep_environments and isinstance(engine.executor, LocalExecutor):
+            for lock in (arm.lock for block in self.plan.blocks for arm in block.arms):
+                remove_environment(lock, Path(engine.executor.options.environments))
         return status
 
     def retry(
@@ -166,21 +169,19 @@ class CampaignSession:
         self._check_exists()
         (self.directory.path / "cancelled").touch()
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            with self.directory.lock_coordinator() as is_free:
-                pass
-            if not is_free:
-                # The process that coordinates the campaign sees the file, and cancels the tasks.
-                time.sleep(0.5)
-                continue
-            with self._coordinator() as coordinator:
-                coordinator.cancel()
-                while coordinator.step(None) and coordinator.is_active:
-                    time.sleep(0.2)
-                return len(self.directory.cells(self.directory.stored))
-        raise UnavailableError(
-            f"the process that looks after `{self.plan.name}` does not end it", hint="end that process, then try again"
-        )
+        # The process that coordinates the campaign sees the file, and cancels the tasks.
+        while self._reader().is_coordinated:
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"the process that looks after `{self.plan.name}` does not end it",
+                    hint="end that process, then try again",
+                )
+            time.sleep(0.5)
+        with self._coordinator() as coordinator:
+            coordinator.cancel()
+            while coordinator.step(None) and coordinator.is_active:
+                time.sleep(0.2)
+            return len(self.directory.cells(self.directory.stored))
 
     def collect(self, logs: Sequence[Path] = ()) -> CollectionResult:
         """Store the observations so far; nothing is submitted.
@@ -201,7 +202,7 @@ class CampaignSession:
         with self._coordinator() as coordinator:
             before = len(directory.cells(directory.stored))
             for path in logs:
-                coordinator.read_output(_read_log(path))
+                coordinator.read_output(read_bytes(path).decode("utf-8", "replace"))
             coordinator.step(None)
             return CollectionResult(
                 status=campaign_status(coordinator),
@@ -278,7 +279,7 @@ class CampaignSession:
 
     def _reader(self) -> Coordinator:
         """Return a coordinator that only reads."""
-        return Coordinator(self.directory, self.plan, sink=_NoSink(), warn=self.warn)
+        return Coordinator(self.directory, self.plan, warn=self.warn)
 
     @contextmanager
     def _coordinator(self, *, attempts: int = 3, prometheus: Path | None = None) -> Iterator[Coordinator]:
@@ -289,7 +290,7 @@ class CampaignSession:
         """
         with ExitStack() as opened:
             store = opened.enter_context(open_writable_store(self.knowledge))
-            sink = AdmittingSink(store, warn=self.warn)
+            sink = AdmittingSink(store, warn=self.warn).add
             self.directory.create(self.plan)
             if not opened.enter_context(self.directory.lock_coordinator()):
                 raise InputError(
@@ -299,7 +300,7 @@ class CampaignSession:
             coordinator = Coordinator(
                 self.directory,
                 self.plan,
-                sink=sink if prometheus is None else PrometheusSink(sink, prometheus),
+                sink=sink if prometheus is None else PrometheusSink(sink, prometheus).add,
                 attempts=attempts,
                 warn=self.warn,
             )
@@ -319,20 +320,6 @@ class CampaignSession:
         before = last.options if last and last.engine == name else {}
         changes = {key.replace("-", "_"): value for key, value in options.items()}
         return open_engine(name, {**before, **changes}, self.directory, self.plan)
-
-    def _remove_environments(self, engine: Engine) -> None:
-        """Remove the environments that the tasks of an engine on this machine shared."""
-        if isinstance(engine.executor, LocalExecutor):
-            for block in self.plan.blocks:
-                for arm in block.arms:
-                    remove_environment(arm.lock, Path(engine.executor.options.environments))
-
-
-class _NoSink:
-    """Refuses observations: a coordinator that only reads stores nothing."""
-
-    def add(self, observations: object) -> None:
-        raise AssertionError("a coordinator that only reads stored observations")
 
 
 def _coordinate(
@@ -365,15 +352,3 @@ def _coordinate(
             progress("interrupted: the tasks continue; the same command follows them, `advisor pi cancel` cancels them")
         raise
     return status
-
-
-def _read_log(path: Path) -> str:
-    """Return the saved output of tasks.
-
-    Raises:
-        InputError: If it cannot be read.
-    """
-    try:
-        return path.read_bytes().decode("utf-8", "replace")
-    except OSError as error:
-        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None

@@ -11,6 +11,7 @@ from advisor.api.stores import Warn, log_warning, warn_of_quarantine
 from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
 from advisor.campaign.worker import WorkerMachine, cell_line, run_task
 from knowledge.domain.errors import InputError, UnavailableError
+from knowledge.domain.shared_files import read_bytes
 from knowledge.hardware.detect import detect
 from knowledge.service.client import KnowledgeService
 
@@ -45,7 +46,7 @@ def run_worker(
             receive all observations (exit code 4).
     """
     directory = CampaignDirectory(folder)
-    campaign = directory.plan() if plan is None else read_plan(_read_bytes(plan), where=str(plan))
+    campaign = directory.plan() if plan is None else read_plan(read_bytes(plan), where=str(plan))
     if task >= len(campaign.tasks):
         raise InputError(f"campaign `{campaign.name}` has no task {task}", hint=f"it has {len(campaign.tasks)}, from 0")
     directory.create(campaign)
@@ -112,10 +113,3 @@ def _create_folder(folder: Path | None) -> Path | None:
                 hint="name another folder for environments",
             ) from None
     return folder
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None

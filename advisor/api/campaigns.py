@@ -17,7 +17,6 @@ from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.campaign.engines import open_engine
 from advisor.campaign.plan import (
     BlockCost,
-    Campaign,
     CampaignTarget,
     campaign_name,
     check_disk,
@@ -44,7 +43,7 @@ class CampaignEstimate:
         costs: Estimated cost of each block.
     """
 
-    campaign: Campaign
+    campaign: CampaignPlan
     costs: tuple[BlockCost, ...]
 
     @property
@@ -139,22 +138,15 @@ def open_campaign(
         open_engine(executor.name, settings, directory, CampaignPlan(name=name, blocks=()))
         client = make_client(indexes, Path.cwd())
         try:
-            campaign = _plan(
-                content,
-                options,
-                hardware,
-                client,
-                python=python,
-                is_remote=executor.name != "local",
-                progress=progress,
-            )
-            for dropped in campaign.dropped:
+            is_remote = executor.name != "local"
+            plan = _plan(content, options, hardware, client, python=python, is_remote=is_remote, progress=progress)
+            for dropped in plan.dropped:
                 progress(f"dropped {dropped.label}: {dropped.reason}")
-            if executor.name == "local":
-                _check_disk(campaign, client, Path(settings["environments"]), executor.disk_budget_bytes)
+            if not is_remote:
+                costs = [estimate(block, client, {}) for block in plan.blocks]
+                check_disk(costs, Path(settings["environments"]), budget_bytes=executor.disk_budget_bytes)
         finally:
             client.close()
-        plan = CampaignPlan(name=name, blocks=campaign.blocks)
     engine = open_engine(executor.name, settings, directory, plan)
     return CampaignSession(directory=directory, plan=plan, knowledge=knowledge, engine=engine, warn=warn)
 
@@ -220,14 +212,9 @@ def _plan(
     python: str,
     is_remote: bool = False,
     progress: Callable[[str], None],
-) -> Campaign:
-
-    target = CampaignTarget(
-        hardware=hardware,
-        device=choose_device(matrix.content.device, hardware),
-        python=python,
-        is_remote=is_remote,
-    )
+) -> CampaignPlan:
+    device = choose_device(matrix.content.device, hardware)
+    target = CampaignTarget(hardware=hardware, device=device, python=python, is_remote=is_remote)
     return expand_matrix(
         matrix,
         target,
@@ -236,11 +223,6 @@ def _plan(
         repetition=options.repetition,
         progress=progress,
     )
-
-
-def _check_disk(campaign: Campaign, client: IndexClient, environments: Path, budget_bytes: float | None) -> None:
-    costs = [estimate(block, client, {}) for block in campaign.blocks]
-    check_disk(costs, environments, budget_bytes=budget_bytes)
 
 
 def _stored_plan(directory: CampaignDirectory, name: str) -> CampaignPlan:

@@ -140,13 +140,14 @@ def run_block(
         check_disk([estimate(block, client, {})], environments, budget_bytes=environment.disk_budget_bytes)
     with open_writable_store(store.knowledge) as knowledge:
         complete = campaign.measured_cells(block, knowledge.observations(block=block.name))
-        limit = FailureLimit(knowledge if store.prometheus is None else PrometheusSink(knowledge, store.prometheus))
+        sink = knowledge.add if store.prometheus is None else PrometheusSink(knowledge.add, store.prometheus).add
+        limit = FailureLimit(sink)
         campaign.run_block(
             block,
-            sink=limit,
+            sink=limit.add,
             runner=FreshProcesses(),
             environments=environments,
-            is_missing=campaign.not_among(complete),
+            is_missing=lambda number, arm: (number, arm) not in complete,
             keep_environments=environment.keep,
             progress=progress,
             begin=lambda _, arm: limit.reason(arm.number) if block.benchmark else "",

@@ -54,7 +54,7 @@ class LockChange:
         is_smallest: Whether it is the smallest change that clears the findings; else the best stack.
         reasons: Sentence that explains the version of a package, by package.
         outputs: Files that were written.
-        commands: Commands to run, for a `uv.lock`.
+        commands: Commands to run with the tool that writes the lock.
         instructions: Sentences that say what else to do, where this program does not write the lock.
         not_predicted: Why there is no prediction; empty if there is one.
         leaves_open: Whether the lock does not list all packages: one that it does not list is no change of it.

@@ -17,10 +17,12 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
@@ -41,16 +43,27 @@ class CampaignDirectoryError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedCombination:
+    """A combination of a matrix that is not measured, with the reason."""
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPlan:
     """The blocks that a campaign measures.
 
     Attributes:
         name: Name of the campaign, unique to matrix, target, interpreter and repetition.
-        blocks: The blocks; their hardware is the hardware that the campaign was planned for.
+        blocks: The blocks, one for each backend and interpreter; their names begin with the campaign's, and their
+            hardware is the hardware that the campaign was planned for.
+        dropped: The combinations that are left out; the directory does not keep them.
     """
 
     name: str
     blocks: tuple[Block, ...]
+    dropped: tuple[DroppedCombination, ...] = ()
 
     @property
     def tasks(self) -> tuple[tuple[int, int], ...]:
@@ -92,11 +105,6 @@ class Cell:
         return cls(
             block=int(match["block"]), round=int(match["round"]), arm=int(match["arm"]), machine=match["machine"]
         )
-
-
-def machine_prefix(observation: Observation) -> str:
-    """Return the prefix of the machine's identity that is part of the names of cells and blocks."""
-    return observation.hardware.identity[:_MACHINE_CHARACTERS]
 
 
 class CampaignDirectory:
@@ -164,15 +172,7 @@ class CampaignDirectory:
         return dict(sorted(files.items()))
 
     def put(self, cell: Cell, content: bytes, *, stored: bool = False) -> bool:
-        """Write the observations of a cell, unless the cell has a file.
-
-        Args:
-            cell: The cell.
-            content: Its observations.
-            stored: Whether the knowledge base has the observations.
-
-        Returns:
-            Whether the file was written.
+        """Write the observations of a cell, which may be stored, unless it has a file; return whether it was written.
 
         Raises:
             CampaignDirectoryError: If the file cannot be written.
@@ -186,15 +186,11 @@ class CampaignDirectory:
                 error.message, hint="free disk space or correct the directory's permissions, then repeat the command"
             ) from None
 
-    def mark_stored(self, cell: Cell) -> None:
-        """Record that the knowledge base has a cell."""
+    def mark_stored(self, cell: Cell, *, is_stored: bool = True) -> None:
+        """Record whether the knowledge base has a cell."""
+        source, target = (self.spool, self.stored) if is_stored else (self.stored, self.spool)
         with contextlib.suppress(FileNotFoundError):
-            os.replace(self.spool / cell.filename, self.stored / cell.filename)
-
-    def mark_unstored(self, cell: Cell) -> None:
-        """Record that the knowledge base does not have a cell, although it was marked as stored."""
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(self.stored / cell.filename, self.spool / cell.filename)
+            os.replace(source / cell.filename, target / cell.filename)
 
     def write_progress(self, task: int, document: dict[str, Any]) -> None:
         """Write what the worker of a task is doing."""
@@ -216,7 +212,7 @@ def cell_files(plan: CampaignPlan, observations: Iterable[Observation]) -> Itera
     numbers = {block.name: number for number, block in enumerate(plan.blocks)}
     by_cell: dict[Cell, list[Observation]] = {}
     for observation in observations:
-        machine = machine_prefix(observation)
+        machine = observation.hardware.identity[:_MACHINE_CHARACTERS]
         block = numbers[observation.block.removesuffix(f"-{machine}")]
         cell = Cell(block=block, round=observation.round, arm=observation.arm, machine=machine)
         by_cell.setdefault(cell, []).append(observation)
@@ -231,7 +227,8 @@ def block_name(block: Block, machine: str) -> str:
 
 def plan_document(plan: CampaignPlan) -> bytes:
     """Return a plan as JSON. The same plan gives the same bytes."""
-    return b'{"format": %d, "plan": %b}\n' % (_FORMAT, _plans().dump_json(plan, by_alias=True))
+    content = TypeAdapter(CampaignPlan).dump_json(plan, by_alias=True, exclude={"dropped"})
+    return b'{"format": %d, "plan": %b}\n' % (_FORMAT, content)
 
 
 def read_plan(content: bytes, *, where: str) -> CampaignPlan:
@@ -244,19 +241,12 @@ def read_plan(content: bytes, *, where: str) -> CampaignPlan:
         document = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
         if document["format"] != _FORMAT:
             raise ValueError(f"its format is {document['format']}, not {_FORMAT}")
-        plan: CampaignPlan = _plans().validate_python(document["plan"])
+        return TypeAdapter(CampaignPlan).validate_python(document["plan"])
     except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
         raise InputError(
             f"`{where}` is not the plan of a campaign: {str(error).splitlines()[0]}",
             hint="the file is damaged, or from another version; start a new campaign with another `--repetition`",
         ) from None
-    return plan
-
-
-def _plans() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(CampaignPlan)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -271,29 +261,3 @@ def write_file(path: Path, content: bytes) -> None:
         raise CampaignDirectoryError(
             error.message, hint="free disk space, correct the permissions, or choose another `--home`"
         ) from None
-
-
-def write_manifests(folder: Path, manifests: Iterable[Mapping[str, Any]]) -> None:
-    """Write each manifest to a file that is named after its kind, and a kustomization.
-
-    Args:
-        folder: The directory; it is created.
-        manifests: The manifests, each of another kind.
-
-    Raises:
-        InputError: If the directory cannot be written.
-    """
-    import yaml
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"`{folder}` cannot be written: {error.strerror}") from None
-    names = []
-    for manifest in manifests:
-        names.append(f"{manifest['kind'].lower()}.yaml")
-        # Through JSON, so that YAML repeats equal values instead of writing references.
-        plain = json.loads(json.dumps(manifest))
-        write_atomically(folder / names[-1], yaml.safe_dump(plain, sort_keys=False, width=10_000))
-    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names}
-    write_atomically(folder / "kustomization.yaml", yaml.safe_dump(kustomization, sort_keys=False))

@@ -40,13 +40,7 @@ class Engine:
 
 
 def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
-    """Return an engine.
-
-    Args:
-        name: A name of :data:`ENGINES`.
-        options: Options from the command line, or from an earlier engine.
-        directory: The campaign directory.
-        plan: The plan of the campaign.
+    """Return the engine of a name of :data:`ENGINES`, with options of the command line or of an earlier engine.
 
     Raises:
         InputError: If there is no such engine, or an option does not exist or is invalid.
@@ -68,11 +62,8 @@ def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: Campa
 def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
     slurm_options = _options(SlurmOptions, options, "slurm")
     environments = ("--environments", slurm_options.scratch) if slurm_options.scratch else ()
-    limit = _limit(slurm_options.memory, "slurm")
-    return Engine(
-        executor=SlurmExecutor(slurm_options),
-        command=(*_worker(slurm_options.python or sys.executable, directory), *environments, *limit),
-    )
+    command = (*_worker(slurm_options.python or sys.executable, directory), *environments)
+    return Engine(executor=SlurmExecutor(slurm_options), command=(*command, *_limit(slurm_options.memory, "slurm")))
 
 
 def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
@@ -93,12 +84,8 @@ def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: 
             )
     packed = directory.path / "campaign.json.gz"
     command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", TASK_NUMBER, "--plan", f"{INPUTS}/{packed.name}"]
-    command += [
-        "--environments",
-        f"{SCRATCH}/environments",
-        "--print",
-        *_limit(kubernetes_options.memory, "kubernetes"),
-    ]
+    command += ["--environments", f"{SCRATCH}/environments", "--print"]
+    command += _limit(kubernetes_options.memory, "kubernetes")
     command += ["--push", kubernetes_options.push] if kubernetes_options.push else []
     return Engine(
         executor=KubernetesExecutor(kubernetes_options, plan.blocks[0].hardware if plan.blocks else None),

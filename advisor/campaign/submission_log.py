@@ -11,7 +11,7 @@ from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.campaign.engines import Engine
 from knowledge.domain.identity import content_hash
 from knowledge.domain.shared_files import read_document
-from pi_runners.executors.base import Batch, State
+from pi_runners.executors.base import Batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,26 +37,6 @@ class Submission:
     submitted_at: float
     handle: str
     outcomes: dict[int, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskState:
-    """State of a task.
-
-    Attributes:
-        task: Number of the task.
-        state: ``waiting``: not submitted yet; ``given-up``: the maximum number of attempts gave no new result; else
-            one of :data:`pi_runners.executors.base.State`.
-        node: Node on which it runs or ran last.
-        reason: Why it failed or waits; empty if there is no problem.
-        attempts: Number of attempts in a row without a new result.
-    """
-
-    task: int
-    state: State | str
-    node: str = ""
-    reason: str = ""
-    attempts: int = 0
 
 
 def batch_of(

@@ -15,7 +15,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.locks.registry import format_to_read, lock_formats, own_lock, read_lock
-from advisor.project.formats.requirements import PINNED, has_pins
+from advisor.project.formats.requirements import PINNED, pins
 from knowledge.domain.errors import InputError
 
 _SUFFIXES = (".lock", ".json")
@@ -42,7 +42,7 @@ def read_current(choice: str | None, directory: Path, target: Target, *, names_u
     """
     if choice is None:
         lock, pinned = own_lock(directory), directory / PINNED
-        if lock is None and names_unpinned and pinned.is_file() and has_pins(pinned):
+        if lock is None and names_unpinned and pinned.is_file() and any(pins(pinned)):
             lock = pinned
         return None if lock is None else read_lock(lock, target)
     path = Path(choice)

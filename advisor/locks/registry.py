@@ -25,7 +25,6 @@ def lock_formats() -> tuple[LockFormat, ...]:
     return tuple(sorted((module.FORMAT for module in modules), key=lambda lock_format: lock_format.order))
 
 
-@cache
 def default_format() -> LockFormat:
     """Return the format that is written if no lock is named: the first in which each target may have a lock."""
     return next(lock_format for lock_format in lock_formats() if lock_format.target_name)

@@ -67,11 +67,8 @@ class AppliedSettings:
         )
 
 
-class _Model(BaseModel):
+class _Setting(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Setting(_Model):
     framework: _Text
     name: _Text
     value: Annotated[int, Field(ge=-(2**31), lt=2**31)] | _Text

@@ -1,4 +1,4 @@
-"""Files that several processes use: atomic writes, JSON documents, and locks that one open file holds."""
+"""Files: reading, atomic writes, and locks that one open file holds."""
 
 from __future__ import annotations
 
@@ -90,6 +90,18 @@ def _temporary_file(path: Path, content: str | bytes, *, durable: bool) -> Itera
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
 
 
 def read_document(path: Path) -> dict[str, Any]:

@@ -73,11 +73,7 @@ class Runner(Protocol):
 
 
 class FreshProcesses:
-    """Runs one process at a time, each in its own process group, so that all of its children can be killed with it.
-
-    Attributes:
-        stopped: Whether :meth:`stop` was called; no process is started after that.
-    """
+    """Runs one process at a time, each in its own process group, so that all of its children can be killed with it."""
 
     def __init__(self, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
         """Create a runner that reads telemetry in these intervals."""
@@ -86,7 +82,10 @@ class FreshProcesses:
         self._running: subprocess.Popen[bytes] | None = None
 
     def stop(self) -> None:
-        """Kill the running process, from a signal handler or another thread; its results so far are returned."""
+        """Kill the running process, from a signal handler or another thread, and start no other one.
+
+        The results of the running process so far are returned.
+        """
         self.stopped = True
         if (running := self._running) is not None and running.returncode is None:
             kill_group(running)
@@ -102,12 +101,18 @@ class FreshProcesses:
             output.touch()
             with (folder / "stderr").open("w+b") as errors:
                 process = self._running = self._start(request, folder, output, errors.fileno())
-                if self.stopped:
-                    # `stop` was called while the process was being started, and had nothing to kill.
-                    kill_group(process)
-                ending, readings = wait_for_end(
-                    process, request.timeout_seconds, request.memory_limit_bytes, interval_seconds=self._interval
-                )
+                try:
+                    if self.stopped:
+                        # `stop` was called while the process was being started, and had nothing to kill.
+                        kill_group(process)
+                    ending, readings = wait_for_end(
+                        process, request.timeout_seconds, request.memory_limit_bytes, interval_seconds=self._interval
+                    )
+                finally:
+                    if process.returncode is None:
+                        # An interruption came before the wait, which kills the process itself.
+                        kill_group(process)
+                        process.wait()
                 errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL))
                 tail = errors.read().decode("utf-8", "replace")
             return ProcessEnd(
@@ -120,16 +125,8 @@ class FreshProcesses:
 
     def _start(self, request: ProcessRequest, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
         # `-I` excludes the user's site-packages, PYTHONPATH and the working directory.
-        command = [
-            str(request.python),
-            "-I",
-            str(request.program),
-            request.part,
-            str(folder / "request.json"),
-            str(output),
-        ]
         return subprocess.Popen(
-            command,
+            [request.python, "-I", request.program, request.part, folder / "request.json", output],
             stdin=subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
@@ -146,16 +143,10 @@ def wait_for_end(
     *,
     interval_seconds: float = INTERVAL_SECONDS,
 ) -> tuple[Ending, tuple[Reading, ...]]:
-    """Wait for the end of a process that leads a process group; kill the group then, or at a limit.
-
-    Args:
-        process: The process.
-        timeout_seconds: Time limit; ``None`` for no limit.
-        memory_limit_bytes: Memory limit of the process and its children; ``None`` for no limit.
-        interval_seconds: Interval of the readings.
+    """Wait for the end of a process that leads a process group; kill the group then, or at a limit unless it is `None`.
 
     Returns:
-        How it ended, and the telemetry of the machine until then.
+        How it ended, and the telemetry of the machine until then, read in intervals.
     """
     ending: Ending = "exit"
     with Sampler(

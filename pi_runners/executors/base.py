@@ -24,8 +24,10 @@ from typing import Any, ClassVar, Literal
 
 from knowledge.domain.errors import InputError, UnavailableError
 
-State = Literal["queued", "running", "done", "failed", "timed-out", "out-of-memory", "cancelled", "lost"]
-"""State of a task; all but the first two are final."""
+EngineState = Literal["queued", "running", "done", "failed", "timed-out", "out-of-memory", "cancelled", "lost"]
+"""State of a task in an engine; all but the first two are final."""
+State = EngineState | Literal["waiting", "given-up"]
+"""State of a task in a campaign: ``waiting`` for a submission, or ``given-up`` after attempts without a new result."""
 
 TASK_NUMBER = "{task}"
 """Placeholder for the number of the task in the command of a batch."""
@@ -99,14 +101,16 @@ class TaskStatus:
 
     Attributes:
         task: Number of the task.
-        state: State of the task.
-        node: Name of its node; empty if it is not known.
-        reason: Reason for the state, as the engine reports it.
+        state: State of the task; an executor returns those of :data:`EngineState`.
+        node: Name of its node, or of the last one; empty if it is not known.
+        attempts: Attempts in a row without a new result, which a campaign counts.
+        reason: Reason for the state, as the engine or the task reports it.
     """
 
     task: int
     state: State
     node: str = ""
+    attempts: int = 0
     reason: str = ""
 
     @property
@@ -116,7 +120,7 @@ class TaskStatus:
 
 
 class Executor(ABC):
-    """Runs batches of tasks.
+    """Runs batches of tasks. Each method raises :class:`ExecutorError` if the engine cannot be reached.
 
     Attributes:
         name: Name of the executor.
@@ -152,54 +156,28 @@ class Executor(ABC):
 
     @abstractmethod
     def find(self, batch: Batch) -> str | None:
-        """Return the handle of the batch of this name, or ``None`` if the engine has no such batch.
-
-        Raises:
-            ExecutorError: If the engine cannot be reached.
-        """
+        """Return the handle of the batch of this name, or ``None`` if the engine has no such batch."""
 
     @abstractmethod
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
-        """Return the status of every task, in the order of the batch's tasks.
-
-        Raises:
-            ExecutorError: If the engine cannot be reached.
-        """
+        """Return the status of every task, in the order of the batch's tasks."""
 
     @abstractmethod
     def cancel(self, batch: Batch, handle: str) -> None:
-        """Stop every task that is not in a final state; these tasks become ``cancelled``.
-
-        Raises:
-            ExecutorError: If the engine cannot be reached.
-        """
+        """Stop every task that is not in a final state; these tasks become ``cancelled``."""
 
     def output(self, batch: Batch, handle: str, task: int) -> str:
-        """Return the output of a task so far, as far as the engine has stored it.
-
-        Raises:
-            ExecutorError: If the engine cannot be reached.
-        """
+        """Return the output of a task so far, as far as the engine has stored it."""
         return tail_of(batch.log_file(task), _MOST_OUTPUT)
 
 
 def shell_command(batch: Batch, variable: str) -> str:
-    """Return the command of a batch for a POSIX shell.
-
-    Args:
-        batch: The batch.
-        variable: Shell expression with the number of the task, such as ``$task``.
-    """
+    """Return the command of a batch for a POSIX shell; ``variable`` gives the number of the task, such as ``$task``."""
     return " ".join(f'"{variable}"' if word == TASK_NUMBER else shlex.quote(word) for word in batch.command)
 
 
 def tail_of(path: Path, most: int) -> str:
-    """Return the end of a text file.
-
-    Args:
-        path: The file; one that cannot be read counts as empty.
-        most: Maximum number of bytes.
-    """
+    """Return the end of a text file, at most ``most`` bytes; a file that cannot be read counts as empty."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - most))

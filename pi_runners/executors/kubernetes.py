@@ -19,7 +19,7 @@ import urllib3
 
 from knowledge.domain.extras import MissingExtraError, needs_extra
 from knowledge.domain.hardware import HardwareProfile
-from pi_runners.executors.base import Batch, Executor, ExecutorError, RefusedError, State, TaskStatus, tail_of
+from pi_runners.executors.base import Batch, EngineState, Executor, ExecutorError, RefusedError, TaskStatus, tail_of
 from pi_runners.executors.manifests import KubernetesOptions, manifests
 from pi_runners.harness.settings import parse_number_list
 
@@ -144,6 +144,7 @@ class KubernetesExecutor(Executor):
             response = operation(
                 namespace=self._namespace, _preload_content=False, _request_timeout=_SECONDS, **arguments
             )
+            return bytes(response.data)
         except self._library.client.ApiException as error:
             if ignore(error):
                 return None
@@ -153,7 +154,6 @@ class KubernetesExecutor(Executor):
                 f"the cluster's API cannot be reached: {' '.join(str(error).split())[-300:]}",
                 hint="submitted tasks continue; repeat the command when the API is reachable again",
             ) from None
-        return bytes(response.data)
 
     @cached_property
     def _library(self) -> Any:
@@ -211,7 +211,7 @@ def _exists(error: Any) -> bool:
 
 
 def _is_absent(error: Any) -> bool:
-    return bool(error.status == 404 and _content_of(error).get("details", {}).get("kind") != "namespaces")
+    return bool(error.status == 404 and (_content_of(error).get("details") or {}).get("kind") != "namespaces")
 
 
 def _content_of(error: Any) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def _error_from(error: Any, namespace: str) -> ExecutorError:
     return RefusedError(f"Kubernetes rejects the request: {cause}", hint=hint)
 
 
-def _active_state(pod: dict[str, Any]) -> tuple[State, str]:
+def _active_state(pod: dict[str, Any]) -> tuple[EngineState, str]:
     """Return the state of a pod that has not ended, and the reason if it waits."""
     status = pod.get("status", {})
     for container in status.get("containerStatuses", ()):
@@ -254,7 +254,7 @@ def _active_state(pod: dict[str, Any]) -> tuple[State, str]:
     return ("running" if status.get("phase") == "Running" else "queued"), ""
 
 
-def _failed_state(pod: dict[str, Any]) -> tuple[State, str]:
+def _failed_state(pod: dict[str, Any]) -> tuple[EngineState, str]:
     """Return the final state of a failed pod, and the reason."""
     status = pod.get("status", {})
     if status.get("reason") == "DeadlineExceeded":

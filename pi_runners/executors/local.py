@@ -44,6 +44,7 @@ class LocalExecutor(Executor):
     """This machine."""
 
     name = "local"
+    options: LocalOptions
     poll_seconds = 0.3
     cancel_on_interrupt = True
 

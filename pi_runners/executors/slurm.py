@@ -23,10 +23,10 @@ from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
 from pi_runners.executors.base import (
     Batch,
+    EngineState,
     Executor,
     ExecutorError,
     RefusedError,
-    State,
     TaskStatus,
     shell_command,
     tail_of,
@@ -38,7 +38,7 @@ _INDEX = "${SLURM_ARRAY_TASK_ID}"
 _SAME_NAMES = ("partition", "account", "qos", "constraint", "gres", "nodelist", "exclude")
 """Options that are options of ``sbatch``, too."""
 
-_STATES: dict[str, State] = {
+_STATES: dict[str, EngineState] = {
     **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"), "queued"),
     **dict.fromkeys(("SPECIAL_EXIT", "RESV_DEL_HOLD"), "queued"),
     **dict.fromkeys(("COMPLETED",), "done"),
@@ -173,13 +173,15 @@ class SlurmExecutor(Executor):
             InputError: If ``sbatch`` does not support the name of the directory.
         """
         o = self.options
+        # In this pattern, `%` starts a field, and a backslash makes sbatch ignore the fields.
+        folder = _supported(batch.folder, "\\", "a backslash", "sbatch").replace("%", "%%")
         tasks = ",".join(map(str, batch.tasks)) + (f"%{o.at_most}" if o.at_most else "")
         minutes = o.minutes or (batch.seconds is not None and max(1, -(-int(batch.seconds) // 60)))
         memory = o.memory or (batch.memory_bytes is not None and f"{int(batch.memory_bytes // 1_000_000)}M")
         values = {
             "job-name": batch.name,
             "array": tasks,
-            "output": f"{_file_pattern(batch)}/task-%a.log",
+            "output": f"{folder}/task-%a.log",
             "open-mode": "append",
             **{name: getattr(o, name) for name in _SAME_NAMES},
             "cpus-per-task": o.cpus,
@@ -216,12 +218,12 @@ class SlurmExecutor(Executor):
         o = self.options
         words = ["srun", "--ntasks=1"]
         # Since Slurm 22.05, a step does not inherit the number of processors of its job.
-        words += [f"--cpus-per-task={o.cpus}"] if o.cpus else []
-        words += [f"--cpu-bind={o.cpu_bind}"] if o.cpu_bind else []
-        words += [f"--mem-bind={o.mem_bind}"] if o.mem_bind else []
+        bindings = {"cpus-per-task": o.cpus, "cpu-bind": o.cpu_bind, "mem-bind": o.mem_bind}
+        words += [f"--{name}={value}" for name, value in bindings.items() if value]
         if o.container_image:
-            mounts = [_container_mount(batch.home), *([o.container_mounts] if o.container_mounts else [])]
-            words += [f"--container-image={o.container_image}", f"--container-mounts={','.join(mounts)}"]
+            home = _supported(batch.home, ":,", "a colon or a comma", "`--container-mounts`")
+            mounts = ",".join(filter(None, (f"{home}:{home}", o.container_mounts)))
+            words += [f"--container-image={o.container_image}", f"--container-mounts={mounts}"]
         return f"{shlex.join(words)} -- {shell_command(batch, _INDEX)}"
 
     def _queue_statuses(self, batch: Batch, handle: str) -> dict[int, TaskStatus]:
@@ -266,33 +268,18 @@ def _with_memory_cause(batch: Batch, status: TaskStatus) -> TaskStatus:
     return replace(status, state="out-of-memory", reason=match[0]) if match else status
 
 
-def _file_pattern(batch: Batch) -> str:
-    """Return the batch's directory as a file name pattern of sbatch, in which ``%`` starts a field.
+def _supported(path: Path, characters: str, name: str, program: str) -> str:
+    """Return a path as text.
 
     Raises:
-        InputError: If it contains a backslash, which makes sbatch ignore the fields.
+        InputError: If it has one of the characters, which a program does not support.
     """
-    text = str(batch.folder)
-    if "\\" in text:
+    if any(character in str(path) for character in characters):
         raise InputError(
-            f"`{text}` contains a backslash, which sbatch does not support in a path",
+            f"`{path}` contains {name}, which {program} does not support in a path",
             hint="choose another directory with `--home`",
         )
-    return text.replace("%", "%%")
-
-
-def _container_mount(folder: Path) -> str:
-    """Return the ``--container-mounts`` entry that mounts a directory at the same path in the container.
-
-    Raises:
-        InputError: If the path contains a separator of that option.
-    """
-    if re.search("[:,]", str(folder)):
-        raise InputError(
-            f"`{folder}` contains a colon or a comma, which `--container-mounts` does not support in a path",
-            hint="choose another directory with `--home`",
-        )
-    return f"{folder}:{folder}"
+    return str(path)
 
 
 def _require(program: str) -> None:

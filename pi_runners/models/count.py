@@ -7,7 +7,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Parameters
 from pi_runners.harness.random_inputs import product
-from pi_runners.models.layers import Layers
+from pi_runners.models.layers import Filters, Layers, Pair
 from pi_runners.models.network import Network
 
 
@@ -77,15 +77,12 @@ class CountingLayers(Layers):
         self._weight(name, inputs * width + (width if bias else 0))
         self.flops += 2.0 * rows * inputs * width
 
-    def convolution(
-        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> Array:
-        padding = 0 if kernel == stride else kernel // 2
-        height, width = ((n + 2 * padding - kernel) // stride + 1 for n in x.shape[2:])
-        per_filter = x.shape[1] // groups * kernel * kernel
-        self._weight(name, filters * per_filter + (filters if bias else 0))
-        self.flops += 2.0 * x.shape[0] * height * width * filters * per_filter
-        return self._result(x.shape[0], filters, height, width)
+    def convolution(self, name: str, x: Array, filters: Filters) -> Array:
+        weights = [product(weight.shape) for weight in filters.weights(name, x.shape[1])]
+        self._weight(name, sum(weights))
+        height, width = ((n + 2 * filters.padding - filters.kernel) // filters.stride + 1 for n in x.shape[2:])
+        self.flops += 2.0 * x.shape[0] * height * width * weights[0]
+        return self._result(x.shape[0], filters.number, height, width)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         batch, channels, height, width = x.shape
@@ -135,17 +132,13 @@ class CountingLayers(Layers):
         self._attention(name, x, x.shape[1])
         return CanonicalShape(x.shape)
 
-    def cached_attention(
-        self, name: str, x: Array, heads: int, keys: Array, values: Array
-    ) -> Tuple[Array, Array, Array]:
-        length = keys.shape[2] + 1
-        self._attention(name, x, length)
-        shape = (*keys.shape[:2], length, keys.shape[3])
-        return CanonicalShape(x.shape), self._result(*shape), self._result(*shape)
+    def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
+        batch, _, length, width = cache[0].shape
+        self._attention(name, x, length + 1)
+        keys, values = (self._result(batch, heads, length + 1, width) for _ in cache)
+        return CanonicalShape(x.shape), (keys, values)
 
-    def lstm(
-        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
-    ) -> Tuple[Array, Tuple[Array, Array]]:
+    def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         batch, length, inputs = x.shape
         self._weight(name, 4 * hidden * (inputs + hidden + 1))
         self.flops += 2.0 * batch * length * 4 * hidden * (inputs + hidden)

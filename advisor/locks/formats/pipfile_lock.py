@@ -12,15 +12,7 @@ from urllib.parse import urlsplit
 
 from advisor.domain.direct_reference import VCS, DirectReference
 from advisor.domain.target import Target
-from advisor.locks.documents import (
-    Document,
-    DocumentFormat,
-    Entry,
-    content_of,
-    kind_of_source,
-    package_of,
-    source_of,
-)
+from advisor.locks.documents import Document, DocumentFormat, Entry, content_of, kind_of_source, package_of, source_of
 from advisor.locks.interface import PackageToLock, StackToLock, relative_address
 from advisor.project.formats.pipfile import required_python
 from knowledge.domain.errors import InputError

@@ -20,13 +20,7 @@ from packaging.utils import canonicalize_name
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
 from advisor.project.formats.requirements import read_requirement_lines
-from advisor.project.interface import (
-    ProjectRequirements,
-    check_available,
-    parse_root,
-    requirement_text,
-    shape_checked,
-)
+from advisor.project.interface import ProjectRequirements, check_available, parse_root, requirement_text, shape_checked
 from advisor.project.package_sources import reference_of
 from advisor.project.text_file import TomlFile, read_text, read_toml
 from knowledge.domain.documents import specifiers_from

@@ -321,25 +321,20 @@ def is_pinned(path: Path) -> bool:
     Raises:
         InputError: If it cannot be read.
     """
-    pins = _pins(path)
-    return bool(pins) and all(pins)
+    exact = pins(path)
+    return bool(exact) and all(exact)
 
 
-def has_pins(path: Path) -> bool:
-    """Whether a requirements file has a requirement with an exact version.
+def pins(path: Path) -> list[bool]:
+    """Return for each requirement of a file whether its version, or its address, is exact.
 
     Raises:
         InputError: If it cannot be read.
     """
-    return any(_pins(path))
+    roots = (root for root in read_requirements(path).roots if not root.constraint)
+    return [root.direct.is_exact if root.direct else bool(exact_versions(root)) for root in roots]
 
 
-def _pins(path: Path) -> list[bool]:
-    """Return for each requirement of a file whether its version is exact."""
-    return [
-        root.direct.is_exact
-        if root.direct
-        else any(s.operator in ("==", "===") and "*" not in s.version for s in root.requirement.specifier)
-        for root in read_requirements(path).roots
-        if not root.constraint
-    ]
+def exact_versions(root: RootRequirement) -> list[str]:
+    """Return the versions that a requirement names with `==`."""
+    return [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]

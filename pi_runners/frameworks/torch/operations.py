@@ -9,7 +9,18 @@ import torch.nn.functional as functional
 from torch.utils.data import DataLoader, Dataset
 
 from pi_runners.frameworks.torch import settings as torch_settings
-from pi_runners.harness.contract import GATES, LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
+from pi_runners.harness.contract import (
+    GATES,
+    LEARNING_RATE,
+    Array,
+    Arrays,
+    Backend,
+    Call,
+    Function,
+    Parameters,
+    Training,
+    Unsupported,
+)
 
 _CHUNK = 2**20
 """Elements to convert at a time."""
@@ -111,9 +122,7 @@ class TorchBackend(Backend):
 
         return torch_settings.with_attention_kernel(wrap(mixed, self.settings), self.settings)
 
-    def compile(
-        self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
-    ) -> Callable[[], Any]:
+    def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
         """Run without recording gradients, unless `grad_mode` says otherwise."""
         compute = self._apply_settings(function)
         inputs = (*arrays, *weights)
@@ -128,17 +137,13 @@ class TorchBackend(Backend):
         if self.settings.get("compile") != "on":
             raise Unsupported("PyTorch compiles only with the setting `compile`")
 
-    def pullback(
-        self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
-    ) -> Callable[[], Sequence[Array]]:
+    def pullback(self, function: Function, arrays: Arrays, cotangent: Array) -> Call:
         """Run the forward pass once, then the backward pass alone on every call."""
         leaves = [array.detach().requires_grad_() for array in arrays]
         result = self._apply_settings(function)(*leaves)
         return lambda: torch.autograd.grad(result, leaves, cotangent, retain_graph=True)
 
-    def train(
-        self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
-    ) -> Training:
+    def train(self, loss: Function, weights: Arrays, batch: Arrays, rate: float = LEARNING_RATE) -> Training:
         leaves = [weight.detach().clone().requires_grad_() for weight in weights]
         current_batch = list(batch)
         count = len(leaves)
@@ -153,15 +158,15 @@ class TorchBackend(Backend):
                     weight.sub_(gradient, alpha=rate)
             return value.detach(), squared_norm
 
-        def feed(fresh: Sequence[Array]) -> None:
+        def feed(fresh: Arrays) -> None:
             current_batch[:] = fresh
 
-        def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        def evaluator(function: Function, arrays: Arrays) -> Call:
             return self.compile(lambda backend, *inputs: function(backend, leaves, *inputs), arrays)
 
         return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: leaves)
 
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
         from pi_runners.frameworks.torch.models import Wrappers, build
 
         def without_self(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -173,13 +178,11 @@ class TorchBackend(Backend):
         )
         return build(self, network, parameters, mode, inputs, wrappers)
 
-    def load_batches(
-        self, raw: bytes, shape: Sequence[int], batch: int, workers: int
-    ) -> Callable[[], Tuple[int, float]]:
+    def load_batches(self, raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Call:
         """`DataLoader`, whose processes stay alive."""
         return load_batches(raw, shape, batch, workers)
 
-    def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
+    def to_device(self, raw: bytes) -> Tuple[Call, Call]:
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
         return make_copies(torch.frombuffer(bytearray(raw), dtype=torch.uint8).pin_memory(), "cuda")
@@ -198,9 +201,7 @@ class TorchBackend(Backend):
         convolve = {3: functional.conv1d, 4: functional.conv2d, 5: functional.conv3d}[x.dim()]
         return convolve(x, w, stride=tuple(stride), padding=tuple(padding), groups=groups)
 
-    def recurrent(
-        self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
-    ) -> Callable[..., Array]:
+    def recurrent(self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float) -> Function:
         """`nn.RNN`, `nn.LSTM` or `nn.GRU`: cuDNN on a GPU."""
         kind = {"vanilla": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell]
         gates = GATES[cell]
@@ -223,11 +224,8 @@ class TorchBackend(Backend):
     def gather(self, table: Array, indices: Array) -> Array:
         return functional.embedding(indices, table)
 
-    def relu(self, x: Array) -> Array:
-        return functional.relu(x)
-
-    def tanh(self, x: Array) -> Array:
-        return torch.tanh(x)
+    relu = staticmethod(functional.relu)
+    tanh = staticmethod(torch.tanh)
 
     def total(self, x: Array) -> Array:
         return x.sum(dim=-1)
@@ -274,14 +272,13 @@ class TorchBackend(Backend):
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
         return x.permute(*axes)
 
-    def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        return functional.cross_entropy(logits, labels)
+    cross_entropy = staticmethod(functional.cross_entropy)
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
         return x.movedim(1, -1).reshape(-1, channels)
 
 
-def make_copies(host: Any, device: str) -> Tuple[Callable[[], Any], Callable[[], Any]]:
+def make_copies(host: Any, device: str) -> Tuple[Call, Call]:
     """Return calls that copy a tensor to a device and back, each into memory whose bytes all differed before."""
     on_device, uploaded = host.to(device), (255 - host).to(device)
     downloaded = torch.empty_like(host, pin_memory=host.is_pinned())

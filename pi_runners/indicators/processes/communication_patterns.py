@@ -359,7 +359,7 @@ class Scaling(Pattern):
 
     def _batch_of(self, rank: int, stretch: int) -> Tuple[Any, Any]:
         seed = 1000 + 2 * (stretch * self.size + rank)
-        shape = self._model.input_shapes(self._p)[0].shape
+        shape = self._model.input_specs(self._p)[0].shape
         rows = self._model.rows(self._p)
         labels = [byte % self._p["classes"] for byte in random_bytes(seed + 1, rows)]
         images = self._backend.images(random_bytes(seed, product(shape)), shape)

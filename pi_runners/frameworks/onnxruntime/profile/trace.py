@@ -54,7 +54,7 @@ def _read(events: Iterable[dict[str, Any]], *, warm_up: int = _WARM_UP) -> Trace
                 node = node_of(arguments)
                 if node.provider.startswith(("CUDA", "Tensorrt")):
                     device = "cuda"
-                title = f"{node.operator} ({name.removesuffix(_SUFFIX)})"[:300]
+                title = f"{node.name} ({name.removesuffix(_SUFFIX)})"[:300]
                 kinds[key] = Kind(title, layer_of(node), claim_of(node))
             timeline.add(kinds[key], thread, start, duration)
     if not runs:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pi_runners.frameworks.torch.profile.operations import Call, claim_of, layer_of
 from pi_runners.profile.events import TraceError, integer_of, shape_of, time_of
-from pi_runners.profile.operations import layer_of_kernel
+from pi_runners.profile.operations import DTYPES, layer_of_kernel
 from pi_runners.profile.read import TraceReader
 from pi_runners.profile.summary import TraceSummary
 from pi_runners.profile.timeline import Kind, Level, Timeline
@@ -41,7 +41,9 @@ class _Kinds:
                 return Kind(name, layer_of(name))
             claim = None
             if name.startswith("aten::"):
-                claim = claim_of(Call(name[len("aten::") :], shapes, types, values))
+                # The first input with a floating-point type decides.
+                dtype = next((DTYPES[t] for t in types if t in DTYPES), "")
+                claim = claim_of(Call(name[len("aten::") :], shapes, dtype=dtype, values=values))
             layer = layer_of(name)
             inherited = layer == "communication"
             if _INPUT.search(name):
