@@ -22,7 +22,7 @@ from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.observation import BENCHMARK
 from knowledge.domain.shared_files import read_bytes, write_atomically
 from knowledge.exchange.admission import AdmissionResult
-from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations, write_observations
+from knowledge.exchange.files import SkippedLine, observation_file, read_lines, read_observations, write_observations
 from knowledge.exchange.parquet import parquet_table
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
@@ -130,7 +130,7 @@ def _other(source: str) -> AbstractContextManager[SqlKnowledgeBase]:
 
 def _import_file(sink: api.stores.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
     content = read_bytes(path)
-    damaged: list[DamagedLine] | None = [] if keep_valid else None
+    damaged: list[SkippedLine] | None = [] if keep_valid else None
     lines = read_lines(content, where=str(path), damaged=damaged)
     ingest = sink.add(read_observations(lines, where=str(path), damaged=damaged))
     for line in (damaged or [])[:_MANY]:
