@@ -59,7 +59,7 @@ class HardwareComparison:
         tasks: Published tasks that stand for the workload, each with its mode.
         ratios: A ratio for each regime with evidence, with its interval and the published pairs of these two; empty if
             no published pairs connect them.
-        bound: Smallest and largest ratio of a peak rate in this case; see :func:`knowledge.hardware.peaks.ratio_bounds`.
+        bound: Otherwise the result of :func:`knowledge.hardware.peaks.ratio_bounds`.
     """
 
     accelerator: str
