@@ -17,14 +17,12 @@ class _ImageNetwork(Network):
     """A classifier of RGB images."""
 
     parameters = {"batch": BATCH, "size": _SIZE}  # noqa: RUF012
+    classes = _CLASSES
     probe = {"batch": 4, "size": 64}  # noqa: RUF012
     multiples = {"size": 32}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         return [Inputs("images", (p["batch"], 3, p["size"], p["size"]))]
-
-    def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        return int(p["batch"]), _CLASSES
 
 
 class ResNet50(_ImageNetwork):

@@ -315,21 +315,10 @@ def _set_threads(settings: Parameters) -> None:
     Raises:
         Unsupported: If TensorFlow uses another number.
     """
-    threading = tf.config.threading
-    for name, number, get, change in (
-        (
-            "threads",
-            settings.get("threads"),
-            threading.get_intra_op_parallelism_threads,
-            threading.set_intra_op_parallelism_threads,
-        ),
-        (
-            "interop_threads",
-            settings.get("interop_threads", settings.get("threads")),
-            threading.get_inter_op_parallelism_threads,
-            threading.set_inter_op_parallelism_threads,
-        ),
-    ):
+    threads = settings.get("threads")
+    for name, number in (("threads", threads), ("interop_threads", settings.get("interop_threads", threads))):
+        pool = "inter_op" if name == "interop_threads" else "intra_op"
+        get, change = (getattr(tf.config.threading, f"{verb}_{pool}_parallelism_threads") for verb in ("get", "set"))
         if number is not None and get() != number:
             change(number)
             if get() != number:
