@@ -87,7 +87,7 @@ def solve(request: ResolutionRequest, newest: Optimum | None = None) -> Optimum:
         # No stack is faster than the bound, so the newest of all is the best.
         return newest
     fastest = _faster(replace(request, score=score), newest)
-    gain = score.gain_over_reference(fastest.stack)
+    gain, _ = score.whole_gain(fastest.stack)
     return replace(fastest, iterations=newest.iterations + fastest.iterations, newest=reference, gain=gain)
 
 
