@@ -107,6 +107,31 @@ class Cell:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """Tasks that were submitted together.
+
+    Attributes:
+        folder: Directory of the submission.
+        tasks: Numbers of the tasks.
+        cells_before: By task, the number of cells that existed before the submission.
+        engine: Name of the engine.
+        options: Options of the engine.
+        submitted_at: Time of submission, in seconds since the epoch.
+        handle: Identifier of the submission in the engine; empty if the engine has not confirmed it.
+        outcomes: By task, how it ended; empty until all tasks have ended.
+    """
+
+    folder: Path
+    tasks: tuple[int, ...]
+    cells_before: dict[int, int]
+    engine: str
+    options: dict[str, Any]
+    submitted_at: float
+    handle: str
+    outcomes: dict[int, dict[str, Any]]
+
+
 class CampaignDirectory:
     """The directory of a campaign.
 
@@ -205,6 +230,22 @@ class CampaignDirectory:
         """Lock the campaign for one coordinator; yield false if another process has the lock."""
         with lock_file(self.path / "coordinator") or contextlib.nullcontext() as lock:
             yield lock is not None
+
+
+def read_submission(folder: Path) -> Submission:
+    """Read a submission from its directory."""
+    document = read_document(folder / "submission.json")
+    handle = folder / "handle"
+    return Submission(
+        folder=folder,
+        tasks=tuple(document.get("tasks", ())),
+        cells_before={int(task): count for task, count in document.get("had", {}).items()},
+        engine=str(document.get("engine", "local")),
+        options=dict(document.get("options", {})),
+        submitted_at=float(document.get("at", 0.0)),
+        handle=handle.read_text(encoding="utf-8") if handle.exists() else "",
+        outcomes={int(task): end for task, end in read_document(folder / "closed.json").items()},
+    )
 
 
 def cell_files(plan: CampaignPlan, observations: Iterable[Observation]) -> Iterator[tuple[Cell, bytes]]:

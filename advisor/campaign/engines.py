@@ -13,8 +13,9 @@ from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.domain.words import quoted
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, suggest
+from knowledge.domain.identity import content_hash
 from knowledge.records import RecordError, value_from
-from pi_runners.executors.base import TASK_NUMBER, Executor
+from pi_runners.executors.base import TASK_NUMBER, Batch, Executor
 from pi_runners.executors.kubernetes import KubernetesExecutor
 from pi_runners.executors.local import LocalExecutor, LocalOptions
 from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
@@ -37,6 +38,20 @@ class Engine:
     executor: Executor
     command: tuple[str, ...]
     inputs: tuple[Path, ...] = ()
+
+    def batch(self, directory: CampaignDirectory, campaign: str, *, number: str, tasks: tuple[int, ...]) -> Batch:
+        """Return a batch of a campaign. The same number gives the same name, by which the engine can look it up."""
+        # Two directories of one campaign get different names.
+        suffix = content_hash(str(directory.path))[:6]
+        name = re.sub(r"[^a-z0-9]+", "-", campaign.lower()).strip("-")[:36].rstrip("-")
+        return Batch(
+            name=f"{name}-{suffix}-{number}",
+            command=self.command,
+            tasks=tasks,
+            folder=directory.batches / number / "engine",
+            home=directory.path,
+            inputs=self.inputs,
+        )
 
 
 def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
