@@ -121,9 +121,6 @@ def _limit(memory: str, engine: str) -> tuple[str, ...]:
     """Return a memory limit for a process, which is lower than the limit of its task.
 
     So a process that uses too much memory gives an observation, instead of ending the task.
-
-    Raises:
-        InputError: If the option is not a valid memory size.
     """
     if not memory:
         return ()
@@ -145,11 +142,7 @@ def _worker(python: str, directory: CampaignDirectory) -> tuple[str, ...]:
 
 
 def _options(options_class: Any, options: Mapping[str, Any], engine: str) -> Any:
-    """Convert options, whose values may be text, to the option class of an engine.
-
-    Raises:
-        InputError: If an option does not exist, or its value has the wrong type.
-    """
+    """Convert options, whose values may be text, to the option class of an engine; refuse other ones."""
     names = [f.name.replace("_", "-") for f in fields(options_class)]
     for name in options:
         if name.replace("_", "-") not in names:
