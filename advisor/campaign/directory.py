@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import create_atomically, lock_file, read_document, write_atomically
@@ -268,7 +266,7 @@ def block_name(block: Block, machine: str) -> str:
 
 def plan_document(plan: CampaignPlan) -> bytes:
     """Return a plan as JSON. The same plan gives the same bytes."""
-    content = TypeAdapter(CampaignPlan).dump_json(plan, by_alias=True, exclude={"dropped"})
+    content = _plans().dump_json(plan, by_alias=True, exclude={"dropped"})
     return b'{"format": %d, "plan": %b}\n' % (_FORMAT, content)
 
 
@@ -282,12 +280,20 @@ def read_plan(content: bytes, *, where: str) -> CampaignPlan:
         document = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
         if document["format"] != _FORMAT:
             raise ValueError(f"its format is {document['format']}, not {_FORMAT}")
-        return TypeAdapter(CampaignPlan).validate_python(document["plan"])
+        plan: CampaignPlan = _plans().validate_python(document["plan"])
     except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
         raise InputError(
             f"`{where}` is not the plan of a campaign: {str(error).splitlines()[0]}",
             hint="the file is damaged, or from another version; start a new campaign with another `--repetition`",
         ) from None
+    return plan
+
+
+def _plans() -> Any:
+    # `advisor pi --help` imports this module.
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CampaignPlan)
 
 
 def write_file(path: Path, content: bytes) -> None:
