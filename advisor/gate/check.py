@@ -225,7 +225,6 @@ def _run(kind: Literal["STATE_CHECKS", "CHANGE_CHECKS"], scope: Scope, findings:
 
 
 def _compared(head: Scope, base: Scope) -> LockComparison:
-    """Compare the lock of a project with the lock of its base."""
     stacks = [head.lock.versions, base.lock.versions]
     path = head.lock.path or base.lock.path or Path()
     before, after = (

@@ -165,7 +165,7 @@ def resolved_findings(before: Iterable[Finding], after: Iterable[Finding]) -> tu
 def _excluded_combinations(
     finding: Finding, after: TargetResult, request: ResolutionRequest, policy: GatePolicy
 ) -> Iterator[frozenset[Choice]]:
-    """Yield the combinations of versions that a finding excludes; `None` if it is not about versions."""
+    """Yield the combinations of versions that a finding excludes; nothing if it is not about versions."""
     if not finding.cause.versions:
         return
     choices = frozenset((NormalizedName(name), Version(version)) for name, version in finding.cause.versions)

@@ -80,15 +80,6 @@ class _Futures(Generic[_K, _T]):
             return dict(self._futures)
 
 
-def _share_memory_of_threads() -> None:
-    """Let threads share two memory pools, where the C library is glibc: by default each keeps what it freed for itself.
-
-    See `mallopt(3)`.
-    """
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
-
-
 class IndexClient:
     """All configured indexes.
 
@@ -135,7 +126,10 @@ class IndexClient:
         self.failed_builds: dict[str, UnavailableError] = {}
         self._answers: dict[NormalizedName, tuple[ProjectPage, ...]] = {}
         if not offline:
-            _share_memory_of_threads()
+            # Threads share two memory pools, where the C library is glibc: by default each keeps what it freed for
+            # itself (mallopt(3)).
+            with contextlib.suppress(AttributeError, OSError, TypeError):
+                ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
         # Without network access, threads bring no speed.
         self._pool = _Inline() if offline else ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="index")
         self._builders = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1), thread_name_prefix="build")

@@ -332,7 +332,7 @@ def kind_of_source(source: Document, kinds: Iterable[str]) -> str:
 
 
 def locked_file(file: Document, *, folder: str = "") -> LockedFile:
-    """Return a file of a `uv.lock`, `poetry.lock` or `pdm.lock`.
+    """Return a file of a lock as uv, Poetry and PDM write it.
 
     Args:
         file: The file in the lock.
@@ -361,7 +361,7 @@ def is_default(package: Document, target: Target) -> bool:
 
 
 def source_of(
-    name: str, url: str, revision: str, *, content: str, directory: bool, subdirectory: object = None
+    name: str, url: str, revision: str, *, content: str, directory: bool, subdirectory: object
 ) -> LockedSource | None:
     """Return the source of a package of Poetry, PDM or Pipenv; `None` if it comes from an index.
 

@@ -7,15 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from advisor.api.run_plan import (
-    RunMachine,
-    add_variables,
-    conflict,
-    in_order,
-    obstacle,
-    variables_of,
-    with_present,
-)
+from advisor.api.run_plan import RunMachine, add_variables, conflict, in_order, obstacle, variables_of, with_present
 from advisor.locks.setting_value import AppliedSetting
 from advisor.locks.settings_table import locked_settings
 from knowledge.catalogue.settings import ANY, Numerics
@@ -33,11 +25,7 @@ _QUOTES = "'\u2018\u2019\u201a\u201b"
 
 
 def shell_text(
-    settings: Sequence[AppliedSetting],
-    shell: str,
-    *,
-    present: Mapping[str, str],
-    machine: RunMachine | None = None,
+    settings: Sequence[AppliedSetting], shell: str, *, present: Mapping[str, str], machine: RunMachine | None = None
 ) -> str:
     """Return the commands of a shell that set the environment variables of settings.
 
@@ -61,7 +49,7 @@ def shell_text(
         else:
             skipped.append(f"{setting.label} is left out: {skip.reason}")
     variables = _variables(usable, libraries=machine.libraries, present=present)
-    line = {"bash": _bash_line, "fish": _fish_line, "powershell": _powershell_line}[SHELLS[shell]]
+    line = _SHELL_LINES[SHELLS[shell]]
     return "\n".join([*_comments(usable, skipped), *(line(name, text) for name, text in variables.items())])
 
 
@@ -164,12 +152,11 @@ def _bash_line(name: str, text: str) -> str:
     return f"export {name}={shlex.quote(text)}"
 
 
-def _fish_line(name: str, text: str) -> str:
-    return f"set -gx {name} '{_escaped(text, _FISH_SPECIAL)}'"
-
-
-def _powershell_line(name: str, text: str) -> str:
-    return f"$env:{name} = '{''.join(2 * c if c in _QUOTES else c for c in text)}'"
+_SHELL_LINES: Mapping[str, Callable[[str, str], str]] = {
+    "bash": _bash_line,
+    "fish": lambda name, text: f"set -gx {name} '{_escaped(text, _FISH_SPECIAL)}'",
+    "powershell": lambda name, text: f"$env:{name} = '{''.join(2 * c if c in _QUOTES else c for c in text)}'",
+}
 
 
 def _escaped(text: str, special: str) -> str:

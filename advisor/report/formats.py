@@ -50,16 +50,8 @@ class ReportFormats:
     """The formats of one report."""
 
     def __init__(self, package: str, paths: Sequence[str], *, first: Sequence[str]) -> None:
-        """List the formats; none is imported.
-
-        Args:
-            package: Name of the package that contains their modules.
-            paths: Its folders.
-            first: Names that come first, in this order; the others are sorted.
-        """
-        self._package = package
-        self._paths = paths
-        self._first = first
+        """List the modules of a package, in its folders; none is imported. Some names come first in their order."""
+        self._package, self._paths, self._first = package, paths, first
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -92,7 +92,6 @@ def change_groups(changes: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
 
 
 def _group_text(noun: str, group: Sequence[tuple[str, str, str]]) -> str:
-    """Return the changes of a group of packages in one line."""
     kinds = Counter("added" if b == "-" else "removed" if a == "-" else "at another version" for _, b, a in group)
     number = count(len(group), noun)
     if len(kinds) == 1:

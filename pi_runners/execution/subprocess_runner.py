@@ -101,12 +101,18 @@ class FreshProcesses:
             output.touch()
             with (folder / "stderr").open("w+b") as errors:
                 process = self._running = self._start(request, folder, output, errors.fileno())
-                if self.stopped:
-                    # `stop` was called while the process was being started, and had nothing to kill.
-                    kill_group(process)
-                ending, readings = wait_for_end(
-                    process, request.timeout_seconds, request.memory_limit_bytes, interval_seconds=self._interval
-                )
+                try:
+                    if self.stopped:
+                        # `stop` was called while the process was being started, and had nothing to kill.
+                        kill_group(process)
+                    ending, readings = wait_for_end(
+                        process, request.timeout_seconds, request.memory_limit_bytes, interval_seconds=self._interval
+                    )
+                finally:
+                    if process.returncode is None:
+                        # An interruption came before the wait, which kills the process itself.
+                        kill_group(process)
+                        process.wait()
                 errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL))
                 tail = errors.read().decode("utf-8", "replace")
             return ProcessEnd(

@@ -26,6 +26,7 @@ class _Block(Network):
 class _ImageBlock(_Block):
     """A block of a convolutional network."""
 
+    classes = _CLASSES
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "size": Parameter("height and width of the input", most=4096),
@@ -37,9 +38,6 @@ class _ImageBlock(_Block):
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         return [Inputs("images", (p["batch"], self.channels(p), p["size"], p["size"]))]
-
-    def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        return int(p["batch"]), _CLASSES
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         x = self.block(n, n.batch_norm("entry", inputs[0]), p)
@@ -119,6 +117,7 @@ class ConvolutionBlock(_ImageBlock):
 class _SequenceBlock(_Block):
     """A block of a model of sequences."""
 
+    classes = _CLASSES
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "length": Parameter("tokens of a sequence", most=65536),
@@ -127,9 +126,6 @@ class _SequenceBlock(_Block):
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         return [Inputs("features", (p["batch"], p["length"], p["width"]))]
-
-    def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        return int(p["batch"]), _CLASSES
 
     def items(self, p: Parameters, mode: str) -> float:
         return float(p["batch"] * p["length"])

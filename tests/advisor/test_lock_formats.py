@@ -15,8 +15,11 @@ from packaging.utils import NormalizedName
 from advisor.api.option import option_fields
 from advisor.cli.advise import AdviceOptions
 from advisor.cli.run import SettingsOptions
+from advisor.domain.target import Target
 from advisor.locks import formats
+from advisor.locks.documents import Document, DocumentFormat, Entry, package_of
 from advisor.locks.registry import default_format, files_with_settings, lock_formats, own_lock, read_lock
+from advisor.project.text_file import UnreadableFileError
 from tests.advisor.factories import build_problem
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -109,6 +112,34 @@ def test_messages_name_all_formats(advisor_here: Advisor, project: Path) -> None
 
     assert "`toy.lock`, `pylock.toml`, `uv.lock`" in unreadable.stderr
     assert "name it `toy.lock`, `pylock.toml`, `pylock.NAME.toml`" in unwritable.stderr
+
+
+class _Pins(DocumentFormat):
+    """A format with other names of tables and keys than other formats have."""
+
+    name = "pins.lock"
+    order = 99
+    package_line = re.compile(r"\[\[pin\]\]")
+    name_line = re.compile(r'id = "(?P<name>\w+)"')
+    version_line = re.compile(r'at = "(?P<version>[^"]+)"')
+
+    def entries(self, document: Document, target: Target) -> Iterator[Entry]:
+        for place, pin in enumerate(document["pin"]):
+            with package_of(pin, place):
+                yield Entry(name=pin["id"], version=pin["at"])
+
+
+def test_a_format_says_where_its_packages_are(tmp_path: Path) -> None:
+    lock = tmp_path / "pins.lock"
+    lock.write_text('[[pin]]\nid = "a"\nat = "1.0"\n\n[[pin]]\nid = "b"\nat = "2.0"\n')
+
+    packages = _Pins().read(lock, build_problem().target).packages
+    lock.write_text(lock.read_text() + '[[pin]]\nid = "c"\n')
+    with pytest.raises(UnreadableFileError) as caught:
+        _Pins().read(lock, build_problem().target)
+
+    assert {name: version.line for name, version in packages.items()} == {"a": 3, "b": 7}
+    assert caught.value.line == 8
 
 
 def test_the_help_names_the_locks_that_nobody_has_to_name() -> None:

@@ -14,7 +14,7 @@ from advisor.project.code.files import FILE_PATTERNS, is_project_file
 from advisor.project.formats.requirements import included_files
 from knowledge.domain.errors import InputError
 
-_NAMES = (*("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.yaml", "*.yml", "setup.py", "setup.cfg", "*.ipynb"),)
+_NAMES = ("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.yaml", "*.yml", "setup.py", "setup.cfg", "*.ipynb")
 _REQUIREMENTS = (".txt", ".in")
 
 

@@ -128,15 +128,9 @@ def _place_of(address: str) -> str:
 
 
 def _not_from_index(scope: Scope, source: LockedSource) -> Finding:
-    address = printable(source.address)
-    return scope.finding(
-        "ADV026",
-        f"`{source.name}` comes from `{address}`, not from an index: its files cannot be compared",
-        package=source.name,
-        place=scope.at(source.line),
-        subject=address,
-        cause=Cause(files=(source.content,)),
-    )
+    address, place, cause = printable(source.address), scope.at(source.line), Cause(files=(source.content,))
+    message = f"`{source.name}` comes from `{address}`, not from an index: its files cannot be compared"
+    return scope.finding("ADV026", message, package=source.name, place=place, subject=address, cause=cause)
 
 
 CHANGE_CHECKS = (check_replaced_by_directories, check_changed_content)

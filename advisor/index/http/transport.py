@@ -7,7 +7,7 @@ import re
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
@@ -106,9 +106,7 @@ class Transport:
             IndexUnreachableError: If there is no answer, or an error.
             TooLargeError: If the body exceeds the limit.
         """
-        headers = {"Accept": accept, "Accept-Encoding": "gzip"} | ({"If-None-Match": etag} if etag else {})
-        self.request_counts["GET"] += 1
-        return self._connection.request("GET", url, headers, self._response_reader(url, limit))
+        return self._send("GET", url, {"Accept": accept} | ({"If-None-Match": etag} if etag else {}), limit)
 
     def post(self, url: str, body: bytes) -> IndexResponse:
         """Send a query as JSON. Repeating it must have no effect, because it is sent again after transient errors.
@@ -117,13 +115,12 @@ class Transport:
             IndexUnreachableError: If there is no answer, or an error.
             TooLargeError: If the answer exceeds the limit.
         """
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Content-Type": "application/json"}
-        self.request_counts["POST"] += 1
-        return self._connection.request("POST", url, headers, self._response_reader(url, PAGE_BYTES), body=body)
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        return self._send("POST", url, headers, PAGE_BYTES, body)
 
-    def _response_reader(self, url: str, limit: int) -> Callable[[requests.Response], IndexResponse]:
-        """Return a function that reads an answer up to a limit."""
-
+    def _send(
+        self, method: str, url: str, headers: dict[str, str], limit: int, body: bytes | None = None
+    ) -> IndexResponse:
         def take(response: requests.Response) -> IndexResponse:
             _check(url, response)
             return IndexResponse(
@@ -135,7 +132,8 @@ class Transport:
                 url=without_credentials(response.url or url),
             )
 
-        return take
+        self.request_counts[method] += 1
+        return self._connection.request(method, url, headers | {"Accept-Encoding": "gzip"}, take, body=body)
 
     @contextmanager
     def download(self, url: str) -> Iterator[tuple[IO[bytes], str]]:

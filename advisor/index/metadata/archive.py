@@ -33,8 +33,6 @@ _TAIL_BYTES = 128 * KIB
 _AHEAD_BYTES = 64 * KIB
 _HEADER_BYTES, _GLOBAL_BYTES, _HEADERS_BYTES = 32 * KIB, KIB, 16 * MIB
 """Maximum size of an extension header of a tar archive, of all global ones, and of all together.
-
-For metadata, headers are discarded one by one. A build retains them: 105 MiB of memory for 85 000 members at the limit.
 """
 _HEADER_STEPS = 5 * 2**29
 """Maximum sum of their squared sizes: some versions of `tarfile` search a header in quadratic time
@@ -187,8 +185,7 @@ def _zip_texts(sdist: BinaryIO, filename: str) -> Generator[tuple[str, str]]:
 
 def _tar_texts(sdist: BinaryIO, filename: str) -> Generator[tuple[str, str]]:
     with open_tar(sdist, filename) as tar:
-        for count, member in enumerate(tar, start=1):
-            check_members(count, filename)
+        for member in members_of(tar, filename):
             name = _text_at(member.name)
             if (
                 name
@@ -196,8 +193,6 @@ def _tar_texts(sdist: BinaryIO, filename: str) -> Generator[tuple[str, str]]:
                 and _is_readable(name, member.size, filename)
             ):
                 yield name, extracted.read().decode("utf-8", "replace")
-            # `tarfile` stores every member with its headers.
-            cast(Any, tar).members.clear()
 
 
 def _text_at(path: str) -> str:
@@ -221,6 +216,18 @@ def check_members(count: int, filename: str) -> None:
     """
     if count > MEMBERS:
         raise TooLargeError(f"`{filename}` contains more than {MEMBERS} members")
+
+
+def members_of(tar: tarfile.TarFile, filename: str) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an sdist, and forget each with its headers, which `tarfile` stores.
+
+    Raises:
+        TooLargeError: As for :func:`check_members`.
+    """
+    for count, member in enumerate(tar, start=1):
+        check_members(count, filename)
+        yield member
+        cast(Any, tar).members.clear()
 
 
 class _HeaderBudget:

@@ -11,7 +11,7 @@ import sys
 import tarfile
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,7 +22,7 @@ from pyproject_hooks import BackendUnavailable
 
 from advisor.domain.progress import progress
 from advisor.index.limits import BUILD_SECONDS, METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
-from advisor.index.metadata.archive import check_members, open_tar, open_zip
+from advisor.index.metadata.archive import check_members, members_of, open_tar, open_zip
 from advisor.index.metadata.confinement import run_confined, started
 from knowledge.domain.documents import requirement_from
 from knowledge.domain.errors import UnavailableError
@@ -149,13 +149,14 @@ def _reason(error: Exception) -> str:
 def _unpack(sdist: BinaryIO, filename: str, folder: Path) -> None:
     if filename.endswith(".zip"):
         with open_zip(sdist, filename) as archive:
-            entries = archive.infolist()
-            _check(sum(entry.file_size for entry in entries), len(entries), filename)
+            check_members(len(archive.infolist()), filename)
+            if sum(entry.file_size for entry in archive.infolist()) > UNPACKED_BYTES:
+                raise TooLargeError(f"`{filename}` unpacks to more than {bytes_text(UNPACKED_BYTES)}")
             archive.extractall(folder)
         return
     with open_tar(sdist, filename) as tar:
         links: dict[Path, str] = {}
-        for member in _limited_members(tar, filename):
+        for member in members_of(tar, filename):
             path = _path_in(folder, member.name)
             if member.issym():
                 links[path] = member.linkname
@@ -209,21 +210,6 @@ def _write_links(links: Mapping[Path, str], folder: Path) -> None:
                 raise tarfile.TarError(f"the link `{path.relative_to(folder)}` leads out of it")
             path.symlink_to(target)
             del pending[path]
-
-
-def _limited_members(tar: tarfile.TarFile, filename: str) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an archive, and raise an error beyond the limits."""
-    total = 0
-    for count, member in enumerate(tar, start=1):
-        total += member.size
-        _check(total, count, filename)
-        yield member
-
-
-def _check(total: int, count: int, filename: str) -> None:
-    if total > UNPACKED_BYTES:
-        raise TooLargeError(f"`{filename}` unpacks to more than {bytes_text(UNPACKED_BYTES)}")
-    check_members(count, filename)
 
 
 class _Environment:

@@ -68,7 +68,7 @@ class FileSizes:
         self._distributions = distributions
         self._offline = offline
         self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="sizes")
         self._futures: dict[str, Future[FileSize]] = {}
         self._unavailable: dict[str, Problem] = {}
         """Servers that did not answer."""
@@ -78,8 +78,6 @@ class FileSizes:
     def prefetch(self, files: Iterable[DistributionFile]) -> None:
         """Start to read the sizes of files without waiting for them."""
         with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="sizes")
             for file in files:
                 if file.identity not in self._futures:
                     self._futures[file.identity] = self._pool.submit(self._read, file)
@@ -107,8 +105,7 @@ class FileSizes:
 
     def close(self) -> None:
         """Cancel the queued requests."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _read(self, file: DistributionFile) -> FileSize:
         download, installed = self._distributions.known_sizes(file)

@@ -12,15 +12,7 @@ from urllib.parse import urlsplit
 
 from advisor.domain.direct_reference import VCS, DirectReference
 from advisor.domain.target import Target
-from advisor.locks.documents import (
-    Document,
-    DocumentFormat,
-    Entry,
-    content_of,
-    kind_of_source,
-    package_of,
-    source_of,
-)
+from advisor.locks.documents import Document, DocumentFormat, Entry, content_of, kind_of_source, package_of, source_of
 from advisor.locks.interface import PackageToLock, StackToLock, relative_address
 from advisor.project.formats.pipfile import required_python
 from knowledge.domain.errors import InputError
@@ -110,7 +102,7 @@ class _PipfileLock(DocumentFormat):
 
 
 def _written(package: PackageToLock, indexes: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """Return the entry of a package; the indexes have names by their addresses."""
+    """Return the entry of a package; `indexes` has the names of indexes by their addresses."""
     hashes = [f"sha256:{package.sha256}"] if package.sha256 else []
     if package.direct is not None:
         return _direct_entry(package.direct, hashes, folder)

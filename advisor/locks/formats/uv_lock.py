@@ -8,15 +8,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from packaging.utils import canonicalize_name
 
 from advisor.domain.target import Target
-from advisor.locks.documents import (
-    Document,
-    DocumentFormat,
-    Entry,
-    content_of,
-    kind_of_source,
-    locked_file,
-    package_of,
-)
+from advisor.locks.documents import Document, DocumentFormat, Entry, content_of, kind_of_source, locked_file, package_of
 from advisor.locks.lock import LockedSource
 
 _DIRECTORIES = ("virtual", "editable", "directory")

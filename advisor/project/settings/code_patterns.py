@@ -8,12 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Final
 
 from advisor.project.code.files import lines_with
-from advisor.project.code.names import dotted_name
+from advisor.project.code.names import code_documents, dotted_name
 from knowledge.catalogue.settings import shipped_settings
-from knowledge.domain.frameworks import frameworks
 
 _PLACEHOLDER = "VALUE_OF_SETTING"
 _MODULE = re.compile(rb"(\w+)\s*\.\s*\Z")
@@ -23,11 +22,7 @@ _MOST_NAME = 50
 """Maximum number of bytes before a name in which the name of its module is searched."""
 
 
-class _Any:
-    """The type of :data:`ANYTHING`."""
-
-
-ANYTHING: Final = _Any()
+ANYTHING: Final = object()
 """Expected value of an argument that is the value of the setting."""
 
 
@@ -127,7 +122,7 @@ def normalised(name: str) -> str:
 @cache
 def code_patterns() -> CodePatterns:
     """Return the patterns of all lines that apply settings."""
-    documents = _documents().values()
+    documents = code_documents().values()
     parameters = {name: tuple(names) for d in documents for name, names in d.get("parameters", {}).items()}
     ignored = {line for d in documents for line in d.get("not_read", ())}
     calls: dict[str, list[CodePattern]] = defaultdict(list)
@@ -142,7 +137,7 @@ def code_patterns() -> CodePatterns:
         if is_bound and is_call and not arguments:
             continue  # A method without arguments, of any object, says nothing.
         root = target.partition(".")[0]
-        modules = tuple(_documents().get(backend, {}).get("modules", ())) if is_bound else (root,)
+        modules = tuple(code_documents().get(backend, {}).get("modules", ())) if is_bound else (root,)
         pattern = CodePattern(
             setting=setting, value=value, backend=backend, target=target, arguments=arguments, modules=modules
         )
@@ -169,33 +164,27 @@ def _sign(pattern: CodePattern, *, is_call: bool) -> CodeSign:
 
 
 @cache
-def _documents() -> Mapping[str, Mapping[str, Any]]:
-    """Return the names in code of each framework: the content of `code.toml` in its folder."""
-    return {framework.name: framework.document("code") for framework in frameworks().values()}
-
-
-@cache
 def _aliases() -> Mapping[str, str]:
     """Return the modules by their usual names, such as ``tf``."""
-    return {alias: module for d in _documents().values() for alias, module in d.get("aliases", {}).items()}
+    return {alias: module for d in code_documents().values() for alias, module in d.get("aliases", {}).items()}
 
 
 @cache
 def _spellings() -> Mapping[str, str]:
     """Return the usual names of modules by their other names; one of these may result from an earlier one."""
-    return {other: usual for d in _documents().values() for other, usual in d.get("spellings", {}).items()}
+    return {other: usual for d in code_documents().values() for other, usual in d.get("spellings", {}).items()}
 
 
 @cache
 def _roots() -> frozenset[str]:
     """Return the modules whose functions and attributes may apply settings."""
     return frozenset(
-        name for d in _documents().values() for key in ("modules", "extensions") for name in d.get(key, ())
+        name for d in code_documents().values() for key in ("modules", "extensions") for name in d.get(key, ())
     )
 
 
 def _further_lines() -> Iterator[tuple[str, str, str, str]]:
-    for backend, document in _documents().items():
+    for backend, document in code_documents().items():
         for entry in document.get("forms", ()):
             for line, value in entry["lines"].items():
                 yield entry["setting"], value, backend, line

@@ -6,7 +6,6 @@ import ast
 import bisect
 import re
 import sys
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from advisor.project.code.files import imported_names
-from advisor.project.code.names import dotted_name, imported_objects
+from advisor.project.code.names import dotted_name, imported_objects, parse_code
 from advisor.project.code.static_values import NotStaticError, StaticModule
 from advisor.project.settings.code_patterns import (
     ANYTHING,
@@ -87,16 +86,14 @@ def settings_in_code(text: str) -> tuple[ProjectSetting, ...]:
     Raises:
         UnreadCodeError: If it cannot be parsed.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            tree = ast.parse(text)
-        except (RecursionError, MemoryError):
-            raise UnreadCodeError("an expression is nested too deeply", line=0) from None
-        except SyntaxError as error:
-            raise UnreadCodeError(f"it is not Python {_VERSION}: {error.msg}", line=error.lineno or 0) from None
-        except ValueError as error:
-            raise UnreadCodeError(f"it is not Python {_VERSION}: {error}", line=0) from None
+    try:
+        tree = parse_code(text)
+    except (RecursionError, MemoryError):
+        raise UnreadCodeError("an expression is nested too deeply", line=0) from None
+    except SyntaxError as error:
+        raise UnreadCodeError(f"it is not Python {_VERSION}: {error.msg}", line=error.lineno or 0) from None
+    except ValueError as error:
+        raise UnreadCodeError(f"it is not Python {_VERSION}: {error}", line=0) from None
     return tuple(sorted(set(_Reader(tree, text).settings()), key=lambda s: (s.line, s.name, s.value)))
 
 
@@ -229,7 +226,7 @@ class _Reader:
         return "putenv" if name == "os.putenv" else method if name != method in _ENVIRONMENT_METHODS else ""
 
     def _of_table(self, table: ast.expr, line: int, local: _Local) -> Iterator[ProjectSetting]:
-        """Yield the settings of a dictionary of environment variables, or of what `dict` makes one of."""
+        """Yield the settings in a table of environment variables: a dictionary, or something that `dict` accepts."""
         pending = [table]
         visited: set[str] = set()
         while pending:

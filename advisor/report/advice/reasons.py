@@ -58,12 +58,8 @@ def price_difference(price: Price) -> str:
     """Return the age and the speed that a constraint costs, or that another interpreter gains."""
     # Another interpreter makes the stack newer; a constraint makes it older.
     newer = price.libyears if _is_interpreter(price) else -price.libyears
-    return f"{_age(newer)}; {_speed(price.prediction)}"
-
-
-def _age(newer: float) -> str:
-    """Return how much newer or older a stack is."""
-    return f"{abs(newer):.1f} libyears {'older' if newer < 0 else 'newer'}" if round(newer, 1) else "same age"
+    age = f"{abs(newer):.1f} libyears {'older' if newer < 0 else 'newer'}" if round(newer, 1) else "same age"
+    return f"{age}; {_speed(price.prediction)}"
 
 
 def _speed(prediction: Prediction | None) -> str:

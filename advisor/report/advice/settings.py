@@ -245,7 +245,7 @@ def _source(source: MeasurementSource) -> str:
 
 
 def _notes(setting: RecommendedSetting | None, key: tuple[str, str]) -> str:
-    """Return what a setting does to results, and how it is applied; `None` if the advice says nothing about it."""
+    """Return what a setting does to results, and how it is applied; it is `None` if the advice does not have it."""
     if setting is None:
         return f"; {NUMERICS['reduced']}" if _reduces_precision(*key) else ""
     notes = [NUMERICS[setting.numerics]]

@@ -42,12 +42,7 @@ class NeedsBuildError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectDistribution:
-    """What a direct reference leads to.
-
-    Attributes:
-        reference: The reference, with the commit of a repository.
-        metadata: Core metadata of the package.
-    """
+    """What a direct reference leads to; the reference has the commit of a repository."""
 
     reference: DirectReference
     metadata: CoreMetadata
@@ -174,12 +169,7 @@ class DirectReader:
         return header
 
     def _check_tags(self, reference: DirectReference) -> None:
-        """Check that the target can install a wheel.
-
-        Raises:
-            InputError: If its name is not that of a wheel.
-            NoStackError: If it is for another interpreter or platform.
-        """
+        """Check that the target can install a wheel."""
         try:
             tags = parse_wheel_filename(reference.filename)[3]
         except InvalidWheelFilename as error:

@@ -22,13 +22,7 @@ FEWEST_PROGRAMS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowdownScore:
-    """What a documented slow-down costs in the score.
-
-    Attributes:
-        steps: Its cost in whole steps of the criterion speed.
-        gain: What a version without it gains.
-        reason: Why it costs nothing; empty if it costs something.
-    """
+    """What a documented slow-down costs in steps of speed, and a version without it gains; or why it costs nothing."""
 
     steps: int = 0
     gain: Ratio = NO_GAIN
@@ -37,13 +31,7 @@ class SlowdownScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdowns:
-    """The documented slow-downs on a target, as they count in the score.
-
-    Attributes:
-        rules: The rules that apply to the target.
-        estimator: Predictions from the observations.
-        min_gain: Smallest difference of speed that counts, as a fraction.
-    """
+    """The documented slow-downs on a target, as they count in the score: `min_gain` is the smallest that does."""
 
     rules: RuleBook
     estimator: Estimator
@@ -59,7 +47,9 @@ class Slowdowns:
         for rule in self.rules.slower:
             other = NormalizedName(rule.other)
             others = [(other, c.version) for c in candidates.get(other, ()) if rule.concerns_other(c.version)]
-            for choice in _slow_choices(rule, candidates):
+            names = [NormalizedName(name) for name in rule.packages]
+            slow = [(n, c.version) for n in names for c in candidates.get(n, ()) if rule.concerns(n, c.version)]
+            for choice in slow:
                 if rule.other and not others:
                     continue
                 steps = self.score(rule, *choice).steps
@@ -99,11 +89,6 @@ class Slowdowns:
         for key in sorted(own.keys() ^ avoided.keys()):
             total = total.times(avoided[key] if key in avoided else own[key].inverse())
         return total
-
-
-def _slow_choices(rule: SlowerRule, candidates: Candidates) -> list[Choice]:
-    names = [NormalizedName(name) for name in rule.packages]
-    return [(name, c.version) for name in names for c in candidates.get(name, ()) if rule.concerns(name, c.version)]
 
 
 def gain_without(rule: SlowerRule, share: float) -> Ratio:

@@ -88,8 +88,6 @@ class TensorflowBackend(Backend):
         self, raw: bytes, shape: Sequence[int], axes: Sequence[int], scale: float, offset: float = 0.0
     ) -> Array:
         """Make a tensor of a channels-first shape and transpose it to TensorFlow's order of axes."""
-        if self.dtype == "int8":
-            return tf.constant((np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(shape))
         plain = from_bytes(raw, shape, scale, offset, tf.as_dtype(self.dtype).as_numpy_dtype)
         return tf.constant(np.ascontiguousarray(plain.transpose(tuple(axes))))
 
@@ -315,21 +313,10 @@ def _set_threads(settings: Parameters) -> None:
     Raises:
         Unsupported: If TensorFlow uses another number.
     """
-    threading = tf.config.threading
-    for name, number, get, change in (
-        (
-            "threads",
-            settings.get("threads"),
-            threading.get_intra_op_parallelism_threads,
-            threading.set_intra_op_parallelism_threads,
-        ),
-        (
-            "interop_threads",
-            settings.get("interop_threads", settings.get("threads")),
-            threading.get_inter_op_parallelism_threads,
-            threading.set_inter_op_parallelism_threads,
-        ),
-    ):
+    threads = settings.get("threads")
+    for name, number in (("threads", threads), ("interop_threads", settings.get("interop_threads", threads))):
+        pool = "inter_op" if name == "interop_threads" else "intra_op"
+        get, change = (getattr(tf.config.threading, f"{verb}_{pool}_parallelism_threads") for verb in ("get", "set"))
         if number is not None and get() != number:
             change(number)
             if get() != number:

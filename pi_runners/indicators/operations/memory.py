@@ -98,9 +98,6 @@ class Transfer(Indicator):
     devices = ("cuda",)
     dtypes = ("float32",)
 
-    def flops(self, parameters: Parameters) -> float:
-        return 0.0
-
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         return float(parameters["bytes"])
 

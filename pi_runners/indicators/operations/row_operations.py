@@ -34,7 +34,6 @@ _SETS: Dict[str, Tuple[Parameters, ...]] = {
     "medium": ({"rows": 4096, "columns": 2048},),
     "large": ({"rows": 65536, "columns": 4096},),
 }
-_TOLERANCE = ELEMENT_ERROR
 
 
 def _with_kinds(*kinds: str) -> Any:
@@ -96,7 +95,7 @@ class Elementwise(_RowOperation):
         return Trial(
             backend.compile(function, arrays),
             lambda result: row_errors(backend, result, shape, expected),
-            _TOLERANCE[backend.precision],
+            ELEMENT_ERROR[backend.precision],
         )
 
 
@@ -148,17 +147,13 @@ class Reduction(_RowOperation):
                 return float((numbers.step * sum(row) + numbers.start * columns) / numbers.denominator)
             return max(factors[i] * end for end in decode(bytes([min(row), max(row)]), "float32"))
 
-        def check(result: Any) -> float:
-            elements = Result(backend, result, (rows,))
-            if not elements.sound:
-                return math.inf
-            places = pick(rows, max(2, min(EVERY, FINITE // columns)))
-            actual = [elements.row((i,)) for i in places]
-            scale = math.sqrt(columns) * numbers.spread if is_sum else 1.0
-            errors = [difference(f, [expected(i)], scale) for f, i in zip(actual, places)]
-            return worst_error([*errors, 0.0 if elements.finite() else math.inf])
-
-        return Trial(run, check, _TOLERANCE[backend.precision])
+        scale = math.sqrt(columns) * numbers.spread if is_sum else 1.0
+        most = max(2, FINITE // columns)
+        return Trial(
+            run,
+            lambda result: row_errors(backend, result, (rows,), lambda i: [expected(i)], scale, most),
+            ELEMENT_ERROR[backend.precision],
+        )
 
 
 class Softmax(_RowOperation):
@@ -188,7 +183,7 @@ class Softmax(_RowOperation):
         return Trial(
             backend.compile(lambda b, x: b.softmax(x), [backend.array(raw, shape)]),
             lambda result: row_errors(backend, result, shape, expected, 3.0 / shape[1]),
-            _TOLERANCE[backend.precision],
+            ELEMENT_ERROR[backend.precision],
         )
 
 
@@ -307,9 +302,6 @@ class Embedding(Operation):
         "medium": ({"rows": 200000, "width": 64, "lookups": 65536},),
         "large": ({"rows": 10000000, "width": 128, "lookups": 1048576},),
     }
-
-    def flops(self, parameters: Parameters) -> float:
-        return 0.0
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         """Return the bytes of the gathered rows, read and written, and of the indices, read."""

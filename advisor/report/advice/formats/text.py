@@ -65,9 +65,8 @@ def _facts(sections: Mapping[str, Sequence[str]], *labels: str) -> Iterator[Text
 
 
 def _changes(report: AdviceResult) -> Block:
-    """Return the changes from the newest versions."""
     listed, groups = listed_changes(report)
-    return labelled("changes", [*((change.name, change.versions, change.why) for change in listed), *groups])
+    return labelled("changes", [*listed, *groups])
 
 
 def _findings(report: AdviceResult) -> Iterator[TextRow]:
@@ -94,7 +93,6 @@ def _settings(report: AdviceResult) -> Block:
 
 
 def _outputs(report: AdviceResult, written: Sequence[str], *, details: bool) -> Iterator[TextRow]:
-    """Yield what was written, and where to read more."""
     yield from labelled("wrote", written, "good" if report.outputs else "strong")
     if report.uses_uv and (tables := uv_sources(report)):
         yield from labelled("for uv", ["add these tables to `pyproject.toml`:", *filter(None, tables.splitlines())])
@@ -106,7 +104,6 @@ def _outputs(report: AdviceResult, written: Sequence[str], *, details: bool) -> 
 
 
 def _details(report: AdviceResult) -> Iterator[Block]:
-    """Yield what the advice rests on."""
     advice, target = report.advice, report.target
     basis = "" if report.has_upload_times else ", by release counts: the index gives no upload times"
     stack, baseline = advice.libyears

@@ -24,10 +24,7 @@ def render(result: GateResult, _: Presentation) -> str:
             "check_name": finding.code,
             "fingerprint": fingerprint,
             "severity": _SEVERITIES[finding.level],
-            "location": {
-                "path": finding.place.path or result.policy.path,
-                "lines": {"begin": finding.place.line or 1},
-            },
+            "location": {"path": finding.place.path or result.policy.path, "lines": {"begin": finding.place.line or 1}},
         }
         for finding, fingerprint in zip(result.findings, unique_fingerprints(result.findings), strict=True)
     ]

@@ -77,7 +77,6 @@ def _update(failing: Sequence[Finding], result: GateResult) -> str:
 
 
 def _locks_of(finding: Finding, result: GateResult) -> list[Lock]:
-    """Return the locks of the targets that a finding applies to."""
     return [target.case.head.lock for target in result.targets if target.case.name in finding.targets]
 
 
@@ -107,7 +106,6 @@ def _finding(same: Sequence[Finding], result: GateResult, *, details: bool) -> T
 
 
 def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
-    """Yield what was checked for a target, and what the comparisons say."""
     case = target_result.case
     lock = case.head.lock
     name = f"{case.name}, " if case.name else ""
@@ -120,7 +118,6 @@ def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
 
 
 def _comparison(comparison: LockComparison, *, most: int) -> Iterator[TextRow]:
-    """Yield the changes from the base, their effect on speed, and the changed settings."""
     yield TextRow(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
     changes = [change.texts for change in comparison.changes]
     others = [c for c in changes if c[0] not in comparison.listed]

@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from advisor.api.context import TargetContext
-from advisor.api.gate_session import GateOptions, GateSession, open_gate
+from advisor.api.gate.gate_session import GateOptions, GateSession, open_gate
 from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
 from advisor.api.search import prepare_request
@@ -54,7 +54,7 @@ class LockChange:
         is_smallest: Whether it is the smallest change that clears the findings; else the best stack.
         reasons: Sentence that explains the version of a package, by package.
         outputs: Files that were written.
-        commands: Commands to run, for a `uv.lock`.
+        commands: Commands to run with the tool that writes the lock.
         instructions: Sentences that say what else to do, where this program does not write the lock.
         not_predicted: Why there is no prediction; empty if there is one.
         leaves_open: Whether the lock does not list all packages: one that it does not list is no change of it.
@@ -236,11 +236,7 @@ def _checked(
 
 
 def _failing(result: GateResult) -> tuple[Finding, ...]:
-    """Return the findings that fail the gate.
-
-    Raises:
-        AdvisorError: If the check is not complete.
-    """
+    """Return the findings that fail the gate."""
     for _, failure in result.failures:
         raise failure
     return tuple(finding for finding in result.findings if finding.fails)
