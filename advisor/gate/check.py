@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -196,7 +196,8 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
         reason = obstacle or prediction_obstacle(f"the base {comparison.base}", of_base, policy, today=today)
         comparison = comparison.without_prediction(reason) if reason else comparison
     if failure is None:
-        head = head.of_change(base, comparison)
+        # What was made once for the checks of the state is not made again.
+        head = replace(head, base=base, comparison=comparison)
         try:
             _run("CHANGE_CHECKS", head, findings)
             if case.recommend is not None:

@@ -159,13 +159,9 @@ def _effects(
     value, over = next(iter(after), ""), next(iter(before), "")
     effects: list[Effect] = []
     for package in packages:
-        having = [s for s in stacks if package in s and _has(FRAMEWORKS[package], name, {value, over}, s[package])]
+        # An empty value is the default, which every version has.
+        choices = [shipped_settings()[name].choice(FRAMEWORKS[package], v) for v in (value, over) if v]
+        having = [s for s in stacks if package in s and all(c is not None and c.admits(s[package]) for c in choices)]
         if having:
             effects += predictor.setting_effects(having[0], {package: {name: value}}, {package: {name: over}})
     return tuple(effects)
-
-
-def _has(backend: str, name: str, values: Iterable[str], version: Version) -> bool:
-    """Whether a version of a framework has values of a setting; empty ones are the default."""
-    choices = [shipped_settings()[name].choice(backend, value) for value in values if value]
-    return all(choice is not None and choice.admits(version) for choice in choices)

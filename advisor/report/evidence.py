@@ -116,12 +116,12 @@ def scores_text(scores: Sequence[Score]) -> str:
         any_score = next(iter(group.values()))
         models = ", ".join(a.model for a in any_score.hardware.accelerators) or any_score.hardware.cpu.model
         count = "unknown" if any_score.accelerators is None else str(any_score.accelerators or "")
-        rows.append((*key, models, count, *(_minutes(group[b]) if b in group else "" for b in names)))
+        minutes = {
+            b: f"none: {s.failed} of {s.runs} failed" if s.minutes is None else f"{s.minutes:.2f}"
+            for b, s in group.items()
+        }
+        rows.append((*key, models, count, *(minutes.get(b, "") for b in names)))
     return aligned_table(("division", "submitter", "system", "accelerator", "count", *names), rows)
-
-
-def _minutes(score: Score) -> str:
-    return f"none: {score.failed} of {score.runs} failed" if score.minutes is None else f"{score.minutes:.2f}"
 
 
 def scores_record(scores: Iterable[Score]) -> list[dict[str, Any]]:

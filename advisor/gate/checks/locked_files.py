@@ -71,9 +71,7 @@ class LockedFiles:
         every = (*scope.lock.packages.items(), *scope.lock.entries)
         self.client.prefetch(projects=dict.fromkeys(name for name, locked in every if not locked.direct_reference))
         unhashed = 0
-        for name, locked in scope.lock.entries:
-            if locked.direct_reference:
-                continue
+        for name, locked in scope.lock.indexed:
             comparison = self._compare(name, locked)
             self.compared.add(name)
             unhashed += comparison.unhashed

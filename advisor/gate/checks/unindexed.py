@@ -52,8 +52,7 @@ def unindexed_packages(scope: Scope, listed: Collection[LockedSource] = ()) -> I
 
 def check_replaced_by_directories(scope: Scope) -> Iterator[Finding]:
     """Yield the packages that a lock takes from a directory, but the base's lock from an index."""
-    before = scope.base.lock.entries if scope.base is not None else ()
-    indexed = {name for name, locked in before if not locked.direct_reference}
+    indexed = {name for name, _ in scope.base.lock.indexed} if scope.base is not None else set()
     for source in scope.lock.sources:
         if source.name in indexed and is_within_project(scope.lock, source):
             yield _not_from_index(scope, source)
