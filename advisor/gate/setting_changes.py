@@ -99,12 +99,7 @@ def setting_changes(
     """Return the settings that differ, with the predicted effect of each on the frameworks of a lock.
 
     A setting that moved to another file does not differ. Values that are known only when the program runs are left out.
-
-    Args:
-        before: Settings of the base.
-        after: Settings of the project.
-        stacks: Versions of the lock, and those of the base: effects are those on the first that has the values.
-        predictor: Predictions from the observations.
+    The stacks are the lock and its base: effects are those on the first that has the values.
     """
     old, new = _by_file(before), _by_file(after)
     was, becomes = (

@@ -205,12 +205,7 @@ def _score_record(score: Score) -> dict[str, Any]:
 
 
 def ratios_plot(rows: Sequence[tuple[str, float, float, float]], *, title: str) -> Callable[[Any], None]:
-    """Return a function that draws ratios with their intervals, one row each, on matplotlib's axes.
-
-    Args:
-        rows: Name, ratio, and lower and upper end of its interval.
-        title: Title of the plot.
-    """
+    """Return a function that draws rows on matplotlib's axes: name, ratio, lower and upper end of its interval."""
 
     def draw(axes: Any) -> None:
         places = range(len(rows))

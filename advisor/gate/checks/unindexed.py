@@ -24,9 +24,7 @@ _ARCHIVES = (
 def unindexed_packages(scope: Scope, listed: Collection[LockedSource] = ()) -> Iterator[Finding]:
     """Yield packages that come from no index, packages without a version, and hosts without a certificate.
 
-    Args:
-        scope: The lock, the target and the policy.
-        listed: Addresses of files that an index of the project lists, with their hashes.
+    Sources that an index of the project lists, with their hashes, are left out.
     """
     lock = scope.lock
     for source in lock.sources:

@@ -28,14 +28,7 @@ def interpreters_text(comparison: VariantComparison) -> Iterator[str]:
 def interpreter_rows(comparison: VariantComparison) -> list[tuple[str, str, str]]:
     """Return the rows of a table: each interpreter, the packages of its stack, and what decides against it."""
     best = comparison.solved[0]
-    rows = [
-        (
-            solved.variant.label,
-            str(len(solved.optimum.stack)),
-            "best score" if solved is best else _difference(best, solved),
-        )
-        for solved in comparison.solved
-    ]
+    rows = [(s.variant.label, str(len(s.optimum.stack)), _difference(best, s)) for s in comparison.solved]
     return rows + [(label, "-", obstacle) for label, obstacle in comparison.obstacles.items()]
 
 
@@ -73,6 +66,8 @@ def _version(label: str) -> str:
 
 def _difference(best: SolvedVariant, other: SolvedVariant) -> str:
     """Return the first criterion by which a variant is worse than the best one."""
+    if other is best:
+        return "best score"
     names = {c.name for c in best.untried_sdists}
     sdists = [f"{c.name} {c.version}" for c in other.untried_sdists if c.name not in names]
     for criterion, value in other.score.items():
