@@ -87,11 +87,7 @@ def _read(directory: Path, lock: Path | None, *, is_required: bool) -> AppliedSe
 
 
 def _frameworks_of(name: str, value: int | str, selection: Sequence[str], content: AppliedSettings) -> Sequence[str]:
-    """Return the frameworks that a value is for.
-
-    Raises:
-        InputError: If there is no such setting or value, or its name does not say which framework it is for.
-    """
+    """Return the frameworks that a value is for."""
     if (problem := setting_error(name, value)) is not None:
         raise InputError(f"`--settings {name}={value}`: {problem}", hint="`advisor pi settings` lists all settings")
     setting = shipped_settings()[name]
@@ -116,11 +112,7 @@ def _frameworks_of(name: str, value: int | str, selection: Sequence[str], conten
 
 
 def _check(settings: Sequence[AppliedSetting], versions: Mapping[str, tuple[str, ...]]) -> None:
-    """Check that the locked versions know the settings, and that these do not contradict each other.
-
-    Raises:
-        InputError: If they do.
-    """
+    """Check that the locked versions know the settings, and that these do not contradict each other."""
     for setting in settings:
         locked = [version for text in versions.get(setting.framework, ()) if (version := _version(text))]
         if locked and not any(setting.choice.admits(version) for version in locked):

@@ -183,11 +183,7 @@ def _advise_one(inputs: api.advice_inputs.AdviceInputs, printed: AdviceOptions) 
 
 
 def _advise_all(inputs: Sequence[api.advice_inputs.AdviceInputs], printed: AdviceOptions) -> None:
-    """Recommend a stack for each target, each with a lock of its own.
-
-    Raises:
-        InputError: If an option is in use that is for one target only.
-    """
+    """Recommend a stack for each target, each with a lock of its own."""
     from advisor.report.advice.targets import targets_json, targets_text
 
     refused = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -11,7 +12,10 @@ from packaging.version import Version
 
 from knowledge.catalogue.entries import FOLDER, admits, shipped_entries
 from knowledge.catalogue.slower import SlowerRule
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import StrictRecord
+from knowledge.domain.stack import cuda_of_local_version
+from knowledge.hardware.accelerators import model_of
 
 Severity = Literal["forbidden", "discouraged", "slower", "note"]
 """A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; ``slower`` ones are weak evidence
@@ -19,6 +23,9 @@ in the score; a ``note`` is only reported."""
 
 Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only", "vendor", "metadata"]
 """Subject of a verdict."""
+
+Objection = tuple[Subject, str]
+"""What a rule says of a package version on a machine: the subject, and one sentence without a final full stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +83,24 @@ class CapabilityRule(StrictRecord):
     at_least: str | None = None
     severity: Severity = "forbidden"
 
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return that a version contains no code for the GPU of a machine."""
+        gpu = hardware.gpu
+        if gpu is None or gpu.capability is None or not hardware.is_one_of((), self.architectures):
+            return None
+        built_with = cuda_of_local_version(version)
+        is_this_build = self.default if version.local is None else built_with is not None and built_with == self.cuda
+        if not is_this_build or not admits(self.versions, version):
+            return None
+        if self.at_least is not None:
+            runs = gpu.capability >= _capability(self.at_least)
+            offered = f"compute capability {self.at_least} and newer"
+        else:
+            runs = runs_on(gpu.capability, machine_code=self.machine_code, ptx=self.ptx)
+            offered = ", ".join([*self.machine_code, *(f"{p}+PTX" for p in self.ptx)])
+        needed = f"{gpu.model} has compute capability {gpu.compute_capability}"
+        return None if runs else ("capability", f"`{self.package} {version}` is built for {offered}; {needed}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeRule(StrictRecord):
@@ -96,6 +121,22 @@ class RuntimeRule(StrictRecord):
     source: str
     capability: str | None = None
     severity: Severity = "forbidden"
+
+    def is_of(self, version: Version) -> bool:
+        """Whether a version, of a runtime package or as a local version states it, is of this CUDA runtime."""
+        return self.cuda == (cuda_of_local_version(version) or f"{version.major}.{version.minor}")
+
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return that the driver or the GPU of a machine is too old."""
+        gpu, driver = hardware.gpu, hardware.driver
+        if gpu is None or not self.is_of(version):
+            return None
+        if driver is not None and hardware.os == "linux" and Version(driver.version) < Version(self.driver):
+            return "driver", f"CUDA {self.cuda} needs driver {self.driver} or newer; the machine has {driver.version}"
+        if gpu.capability and self.capability and gpu.capability < _capability(self.capability):
+            needed = f"CUDA {self.cuda} needs compute capability {self.capability} or newer"
+            return "capability", f"{needed}; {gpu.model} has {gpu.compute_capability}"
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +159,13 @@ class PublisherTestedRule(StrictRecord):
     source: str
     severity: Severity = "note"
 
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return what a version was tested with, on a machine with a GPU."""
+        if hardware.gpu is None or not admits(self.versions, version):
+            return None
+        tested = f"was tested by its publisher with CUDA {self.cuda} and cuDNN {self.cudnn}"
+        return "tested", f"`{self.package} {version}` {tested}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuOnlyRule(StrictRecord):
@@ -134,6 +182,12 @@ class CpuOnlyRule(StrictRecord):
     package: str
     source: str
     local: str | None = None
+
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return that a version leaves the accelerator of a machine idle."""
+        if self.local is not None and version.local != self.local:
+            return None
+        return "cpu-only", f"`{self.package} {version}` is a CPU-only build: it leaves the accelerator idle"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +217,23 @@ class VendorRule(StrictRecord):
     architectures: tuple[str, ...] = ()
     severity: Severity = "forbidden"
 
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return that a build supports no accelerator of a machine; one text for all versions of such builds."""
+        if any(accelerator.vendor == self.vendor for accelerator in hardware.accelerators):
+            return None
+        if not hardware.is_one_of(self.os, self.architectures):
+            return None
+        if self.local is None:
+            builds = f"`{name}`"
+        elif self.local == "" and version.local is None:
+            builds = f"`{name}` without a local version"
+        elif self.local and (version.local or "").startswith(self.local):
+            builds = f"`{name}` with a local version `+{self.local}...`"
+        else:
+            return None
+        target = f"the target has {hardware.accelerators[0].model}{f': {self.instead}' if self.instead else ''}"
+        return "vendor", f"{builds} is built for {self.runtime}, and {target} (rule `{self.id}`)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedRule(StrictRecord):
@@ -183,6 +254,14 @@ class EmbeddedRule(StrictRecord):
     message: str
     source: str
     severity: Severity = "note"
+
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return what is not known of a build that the vendor of a machine's embedded module did not make for it."""
+        gpu = hardware.gpu
+        model = model_of(gpu) if gpu is not None and gpu.vendor == self.vendor else None
+        if gpu is None or model is None or model.kind != "embedded" or self.own in (version.local or ""):
+            return None
+        return "vendor", self.message.format(package=name, model=gpu.model)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,18 +288,41 @@ class UndeclaredRequirementRule(StrictRecord):
             return None
         return Requirement(self.requires.format(version=version.public))
 
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return what a version requires although its metadata does not state it."""
+        requirement = self.requirement_of(name, version)
+        message = f"`{name} {version}` requires `{requirement}`, which its metadata does not state"
+        return None if requirement is None else ("metadata", message)
 
-Rule = (
-    ConflictRule
-    | CapabilityRule
+
+PackageRule = (
+    CapabilityRule
     | RuntimeRule
     | PublisherTestedRule
     | CpuOnlyRule
     | VendorRule
     | EmbeddedRule
     | UndeclaredRequirementRule
-    | SlowerRule
 )
+"""A rule about versions of single packages."""
+Rule = ConflictRule | PackageRule | SlowerRule
+
+
+def runs_on(capability: tuple[int, int], *, machine_code: Iterable[str], ptx: Iterable[str]) -> bool:
+    """Whether code that was built for some compute capabilities runs on a GPU.
+
+    Machine code runs within its major version on the same or a newer minor one; PTX on the same or anything newer.
+    """
+    major, minor = capability
+    for code in map(_capability, machine_code):
+        if code[0] == major and code[1] <= minor:
+            return True
+    return any(_capability(code) <= (major, minor) for code in ptx)
+
+
+def _capability(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

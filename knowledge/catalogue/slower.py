@@ -171,11 +171,6 @@ class SlowerRule(StrictRecord):
             raise ValueError("each of `parts` must name its `indicator`")
 
     @property
-    def log_ratio(self) -> float:
-        """Natural logarithm of the slow-down: the mean of all reports and of the program's own measurement."""
-        return _mean_log(self._measured_ratios)
-
-    @property
     def reported_ratio(self) -> float:
         """The slow-down that the reports say: their geometric mean."""
         return math.exp(_mean_log(self.ratios))
@@ -183,7 +178,7 @@ class SlowerRule(StrictRecord):
     @property
     def ratio(self) -> float:
         """The slow-down: the geometric mean of all reports and of the program's own measurement."""
-        return math.exp(self.log_ratio)
+        return math.exp(_mean_log(self._measured_ratios))
 
     @property
     def deviation(self) -> float:

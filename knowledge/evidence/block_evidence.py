@@ -153,7 +153,7 @@ def shipped_evidence(digests: Mapping[str, str]) -> dict[str, BlockEvidence]:
         if contrast.block in names:
             contrasts[contrast.block].append(contrast)
     runs: dict[str, list[RunOutcome]] = {name: [] for name in names}
-    for run in map(_run_from, record["runs"]):
+    for run in (RunOutcome(**{**own, "machine": machine_from(own["machine"])}) for own in record["runs"]):
         if run.block in names:
             runs[run.block].append(run)
     return {name: BlockEvidence(contrasts=tuple(contrasts[name]), runs=tuple(runs[name])) for name in names}
@@ -261,7 +261,3 @@ def _weighted(c: Contrast, trust: float) -> Contrast:
     # A published number has no error of its own.
     own = c.error or USUAL_ERROR * (1 - trust) ** 0.5
     return replace(c, error=own * widening, common=c.common * widening)
-
-
-def _run_from(record: dict[str, Any]) -> RunOutcome:
-    return RunOutcome(**{**record, "machine": machine_from(record["machine"])})

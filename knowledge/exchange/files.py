@@ -36,12 +36,12 @@ _LARGEST_COUNT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DamagedLine:
-    """A line that is not a record.
+class SkippedLine:
+    """A line of a file that is left out.
 
     Attributes:
         number: Line number, from 1.
-        reason: Why it is not a record.
+        reason: Why it is left out.
     """
 
     number: int
@@ -49,7 +49,7 @@ class DamagedLine:
 
 
 def read_lines(
-    content: bytes, *, where: str, damaged: list[DamagedLine] | None = None, hint: str = _KEEP_VALID
+    content: bytes, *, where: str, damaged: list[SkippedLine] | None = None, hint: str = _KEEP_VALID
 ) -> Iterator[str]:
     """Return the lines of a file, which may be compressed with gzip, without keeping all of them in memory.
 
@@ -83,7 +83,7 @@ def read_lines(
     return _lines(_readable_part(content), where, damaged, reason=reason)
 
 
-def _lines(parts: Iterable[bytes], where: str, damaged: list[DamagedLine] | None, *, reason: str = "") -> Iterator[str]:
+def _lines(parts: Iterable[bytes], where: str, damaged: list[SkippedLine] | None, *, reason: str = "") -> Iterator[str]:
     number = 0
     for number, line in enumerate(_split(parts), start=1):
         if len(line) > LONGEST_LINE:
@@ -95,7 +95,7 @@ def _lines(parts: Iterable[bytes], where: str, damaged: list[DamagedLine] | None
                 raise InputError(f"{where}:{number}: not UTF-8: {error}") from None
             yield line.decode("utf-8", "replace")
     if reason and damaged is not None:
-        damaged.append(DamagedLine(number=number, reason=reason))
+        damaged.append(SkippedLine(number=number, reason=reason))
 
 
 def _split(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -186,7 +186,7 @@ def write_observations(
 
 
 def read_observations(
-    lines: Iterable[str], *, where: str, damaged: list[DamagedLine] | None = None
+    lines: Iterable[str], *, where: str, damaged: list[SkippedLine] | None = None
 ) -> Iterator[Observation]:
     """Yield the observations of a file.
 
@@ -227,7 +227,7 @@ def read_observations(
                     hint=f"the file is damaged or was written by another version; nothing was stored, although "
                     f"{valid} observations before this line are valid: `--keep-valid` stores the valid ones",
                 ) from None
-            damaged.append(DamagedLine(number=number, reason=reason))
+            damaged.append(SkippedLine(number=number, reason=reason))
             if len(damaged) > MOST_DAMAGED:
                 raise InputError(
                     f"`{where}` cannot be read: more than {MOST_DAMAGED} lines are not records",

@@ -33,7 +33,7 @@ def container_versions(framework: str, release: str) -> Mapping[str, str]:
     """
     entry = _entry(framework, release)
     versions = {name: str(entry[name]) for name in ("version", *COMPONENTS) if name in entry}
-    tag = _tag(release)
+    tag = _parts(release)[1]
     if tag in entry:
         versions["version"] = str(entry[tag])
     return versions
@@ -54,7 +54,7 @@ def is_release(text: str) -> bool:
 
 
 def _entry(framework: str, release: str) -> Mapping[str, Any]:
-    name, key = framework, _short(release)
+    name, key = framework, _parts(release)[0]
     if release.startswith(NEMO):
         # A patch release may contain another PyTorch.
         name, key = "nemo" if name == "torch" else "", release.removeprefix(NEMO)
@@ -62,14 +62,10 @@ def _entry(framework: str, release: str) -> Mapping[str, Any]:
     return entry
 
 
-def _short(release: str) -> str:
+def _parts(release: str) -> tuple[str, str]:
+    """Return year and month of a release, and its tag ``tf1`` or ``tf2``; empty texts for none."""
     match = _RELEASE.match(release)
-    return f"{match['year']}.{match['month']}" if match else ""
-
-
-def _tag(release: str) -> str:
-    match = _RELEASE.match(release)
-    return (match["tag"] or "").lower() if match else ""
+    return (f"{match['year']}.{match['month']}", (match["tag"] or "").lower()) if match else ("", "")
 
 
 def _catalogue() -> Mapping[str, Any]:

@@ -153,14 +153,14 @@ def find_accelerator(*spellings: str) -> AcceleratorModel | None:
     Returns:
         The entry; ``None`` if no spelling names a known accelerator.
     """
-    texts = [normalise(spelling) for spelling in spellings]
+    texts = [_normalise(spelling) for spelling in spellings]
     for text in texts:
         if text in _variants_by_name():
             return _variants_by_name()[text]
-        matches = [(family_match(family.pattern, text), family) for family in _families()]
+        matches = [(_family_match(family.pattern, text), family) for family in _families()]
         length, family = max(matches, key=lambda match: match[0])
         if length:
-            return family.entry(narrow(family.variants, [text, *(other for other in texts if other != text)]))
+            return family.entry(_narrow(family.variants, [text, *(other for other in texts if other != text)]))
     return None
 
 
@@ -182,12 +182,12 @@ def closest_models(text: str) -> tuple[str, ...]:
 
 
 def _compact(spelling: str) -> str:
-    return normalise(spelling).replace(" ", "")
+    return _normalise(spelling).replace(" ", "")
 
 
 @cache
 def _variants_by_name() -> Mapping[str, AcceleratorModel]:
-    return {normalise(variant.name): variant for family in _families() for variant in family.variants}
+    return {_normalise(variant.name): variant for family in _families() for variant in family.variants}
 
 
 @cache
@@ -205,7 +205,7 @@ def _read(document: Mapping[str, Any], architectures: Mapping[str, Any]) -> Iter
         facts = _merge(architectures.get(own.get("architecture", ""), {}), defaults, own)
         facts["family"] = name
         variants = facts.pop("variants", {name: {}})
-        pattern = facts.pop("match", normalise(name))
+        pattern = facts.pop("match", _normalise(name))
         model = facts.pop("family_model", "")
         yield _Family(
             name=name,
@@ -238,19 +238,14 @@ def _entry(name: str, facts: dict[str, Any]) -> AcceleratorModel:
     )
 
 
-def normalise(spelling: str) -> str:
+def _normalise(spelling: str) -> str:
     """Return a spelling in lower case with single spaces instead of other separators."""
     text = _TRADE_MARK.sub(" ", spelling.lower())
     return " ".join(re.sub(r"[^a-z0-9.]+", " ", text).split())
 
 
-def family_match(pattern: str, spelling: str) -> int:
-    """Return the number of characters of a spelling that name a family; 0 if it does not name the family.
-
-    Args:
-        pattern: Regular expression for the normalised name of the family.
-        spelling: Normalised spelling.
-    """
+def _family_match(pattern: str, spelling: str) -> int:
+    """Return the number of characters of a normalised spelling that name a family; 0 if it does not name the family."""
     match = _compiled(pattern).search(spelling)
     return len(match["name"]) if match else 0
 
@@ -260,20 +255,16 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"{_BEFORE}(?P<name>{pattern}){_AFTER}")
 
 
-def narrow(variants: Sequence[AcceleratorModel], spellings: Iterable[str]) -> tuple[AcceleratorModel, ...]:
-    """Return the variants that agree with the form, the memory and the power that spellings state.
+def _narrow(variants: Sequence[AcceleratorModel], spellings: Iterable[str]) -> tuple[AcceleratorModel, ...]:
+    """Return the variants that agree with the form, memory and power of normalised spellings, the most trusted first.
 
     A statement that no remaining variant agrees with is ignored.
-
-    Args:
-        variants: Variants of one family.
-        spellings: Normalised spellings, the most trusted first.
     """
     remaining = tuple(variants)
     for spelling in spellings:
         text = _MIG_SLICE.sub(" ", spelling)
         for agreeing in (
-            [v for v in remaining if _without_brand(normalise(v.model)) == _without_brand(text)],
+            [v for v in remaining if _without_brand(_normalise(v.model)) == _without_brand(text)],
             [v for v in remaining if v.form and _states_form(text, v.form)],
             [v for v in remaining if _states_memory(text, v.memory_gib)],
             [v for v in remaining if v.watts is not None and str(int(v.watts)) in _POWER.findall(text)],

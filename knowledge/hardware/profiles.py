@@ -46,7 +46,8 @@ def _hint(name: str) -> str:
     """Return a hint with the profiles that begin in the same way, or at most three that a wrong name may mean."""
     machines, instances = shipped_machines(), cloud_instances()
     beginning = name.lower().rstrip(".…*")
-    longer = [profile for profile in (*machines, *instances) if _begins(profile.lower(), beginning)]
+    beginnings = (beginning, f"standard_{beginning}")
+    longer = [profile for profile in (*machines, *instances) if profile.lower().startswith(beginnings)]
     if longer and len(beginning) >= _SHORTEST_BEGINNING:
         rest = f"; {len(longer) - _MOST_LONGER} more begin in this way" if len(longer) > _MOST_LONGER else ""
         return f"did you mean {' or '.join(f'`{profile}`' for profile in longer[:_MOST_LONGER])}?{rest}"
@@ -61,10 +62,6 @@ def _hint(name: str) -> str:
     if not nearest:
         return "`advisor hardware list` lists the shipped profiles"
     return f"did you mean {' or '.join(f'`{profile}`' for profile in nearest[:3])}?"
-
-
-def _begins(profile: str, beginning: str) -> bool:
-    return profile.startswith((beginning, f"standard_{beginning}"))
 
 
 def find_profile(choice: str) -> HardwareProfile:

@@ -49,14 +49,6 @@ class TokenError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Response:
-    """Status and body of a response."""
-
-    status: int
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
     """Result of a delivery.
 
@@ -107,9 +99,7 @@ class KnowledgeService:
             UnavailableError: If the service does not answer.
         """
         entries = validated(list[BlockEntry], self._request("GET", "/blocks"), self.address)
-        return tuple(
-            StoredBlock(name=b.name, observations=b.observations, digest=b.digest, source=b.source) for b in entries
-        )
+        return tuple(StoredBlock(**entry.model_dump()) for entry in entries)
 
     def observations(self, block: str) -> Iterator[Observation]:
         """Yield the observations of a block.
@@ -139,26 +129,17 @@ class KnowledgeService:
         entries = tuple((entry.id, entry.reason) for entry in receipt.quarantined)
         return DeliveryResult(added=receipt.added, known=receipt.known, quarantined=entries)
 
-    def check_delivery_allowed(self) -> None:
-        """Check that the token may deliver, with an empty delivery, which changes nothing.
-
-        Raises:
-            TokenError: If the token is missing, invalid or may only read.
-            UnavailableError: If the service does not answer.
-        """
-        self.deliver(b"")
-
     def _request(self, method: str, path: str, *, most_bytes: int | None = None, **more: Any) -> bytes:
         """Return the body of a response; retry while the service is busy or unreachable."""
         headers = {**self._headers, **more.pop("headers", {})}
         for wait in (*self._waits, None):
             try:
-                response = self._read(method, path, most_bytes or _RESPONSE_BYTES, headers=headers, **more)
-                cause = f"it answers with status {response.status}"
+                status, content = self._read(method, path, most_bytes or _RESPONSE_BYTES, headers=headers, **more)
+                if status not in _BUSY:
+                    return self._checked(status, content)
+                cause = f"it answers with status {status}"
             except requests.RequestException as error:
-                response, cause = None, _cause(error)
-            if response is not None and response.status not in _BUSY:
-                return self._checked(response)
+                cause = _cause(error)
             if wait is not None:
                 time.sleep(wait)
         raise ServiceUnavailableError(
@@ -166,8 +147,8 @@ class KnowledgeService:
             hint="run the same command again to continue: observations that were already stored are skipped",
         )
 
-    def _read(self, method: str, path: str, most_bytes: int, **more: Any) -> _Response:
-        """Return a response of limited size."""
+    def _read(self, method: str, path: str, most_bytes: int, **more: Any) -> tuple[int, bytes]:
+        """Return the status of a response, and its body of limited size."""
         url = f"{self.address}{path}"
         with self._session.request(
             method, url, timeout=_SECONDS, allow_redirects=False, stream=True, **more
@@ -180,18 +161,18 @@ class KnowledgeService:
                 content += chunk
                 if len(content) > most_bytes:
                     raise InputError(f"the response of `{url}` is larger than {most_bytes // _MIB} MiB", hint=_HINT)
-            return _Response(status=response.status_code, content=bytes(content))
+            return response.status_code, bytes(content)
 
-    def _checked(self, response: _Response) -> bytes:
-        if response.status == 200:
-            return response.content
+    def _checked(self, status: int, content: bytes) -> bytes:
+        if status == 200:
+            return content
         try:
-            problem = json.loads(response.content)
+            problem = json.loads(content)
             message, hint = str(problem["message"]), str(problem.get("hint", ""))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            message, hint = f"it answers with status {response.status}", _HINT
+            message, hint = f"it answers with status {status}", _HINT
         message, hint = message[:_MESSAGE_CHARACTERS], hint[:_MESSAGE_CHARACTERS]
-        if response.status in (401, 403):
+        if status in (401, 403):
             raise TokenError(
                 f"the knowledge base at `{self.address}` refuses the request: {message}",
                 hint=f"{hint}: set it as `ADVISOR_TOKEN` (created with `advisor knowledge token create`)",
@@ -225,7 +206,8 @@ def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[
         TokenError: If the token may only read, even if there is nothing to deliver.
         UnavailableError: If the service does not answer.
     """
-    service.check_delivery_allowed()
+    # An empty delivery changes nothing, and fails if the token may only read.
+    service.deliver(b"")
     remote = {block.name: block.digest for block in service.blocks()}
     total = DeliveryResult(added=0, known=0, quarantined=())
     private = {o.block for o in store.observations(indicator=BENCHMARK)}

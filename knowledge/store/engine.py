@@ -190,7 +190,8 @@ def _engine(address: str) -> tuple[Engine, bool]:
     url = _url(address)
     try:
         file = _file(url)
-        writable = file is None or _may_write_file(url, file)
+        is_writable_file = file is not None and (not file.exists() or sqlite_file.may_write(file))
+        writable = file is None or (url.query.get("mode") != "ro" and is_writable_file)
         if file is not None and writable:
             file.parent.mkdir(parents=True, exist_ok=True)
         # A read-only file is opened for each read: how depends on whether another process has it open.
@@ -206,10 +207,6 @@ def _engine(address: str) -> tuple[Engine, bool]:
         event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", begin)
     return engine, writable
-
-
-def _may_write_file(url: URL, file: Path) -> bool:
-    return url.query.get("mode") != "ro" and (not file.exists() or sqlite_file.may_write(file))
 
 
 def _open_read_only(file: Path, record: Any) -> Any:

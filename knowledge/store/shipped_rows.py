@@ -19,7 +19,7 @@ from knowledge.store.shipped_files import ShippedFile
 
 def is_current(connection: Connection, files: Iterable[ShippedFile], *, version: int) -> bool:
     """Whether a knowledge base has these files, or those of a later version."""
-    stored = _stored_version(connection)
+    stored: int | None = connection.execute(select(tables.shipped_data.c.version)).scalar()
     if stored is None:
         return False
     if stored != version:
@@ -48,11 +48,6 @@ def update_shipped_rows(connection: Connection, files: Collection[ShippedFile], 
         delete_unused(connection)
     connection.execute(delete(tables.shipped_data))
     connection.execute(insert(tables.shipped_data), [{"version": version}])
-
-
-def _stored_version(connection: Connection) -> int | None:
-    """Return the version of the imported data; ``None`` before the first import."""
-    return connection.execute(select(tables.shipped_data.c.version)).scalar()
 
 
 def _stored_numbers(connection: Connection) -> dict[str, int]:

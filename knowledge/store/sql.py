@@ -73,7 +73,6 @@ class SqlKnowledgeBase(KnowledgeBase):
         quarantine: Iterable[QuarantinedObservation] = (),
         own: Collection[str] = (),
     ) -> IngestResult:
-        """Store observations in one transaction."""
         with self._write() as connection:
             mark_as_own(connection, own)
             added, duplicates = add_observations(connection, observations, source=source)
@@ -81,7 +80,6 @@ class SqlKnowledgeBase(KnowledgeBase):
         return IngestResult(added=added, known=duplicates)
 
     def known_identities(self, identities: Iterable[str]) -> frozenset[str]:
-        """Return the identities that belong to a stored or quarantined observation."""
         ordered = sorted(set(identities))
         with self._read() as connection:
             stored: set[str] = set()
@@ -93,19 +91,16 @@ class SqlKnowledgeBase(KnowledgeBase):
         return frozenset(stored)
 
     def machines_of(self, block: str) -> frozenset[str]:
-        """Return the identities of the machines on which a block was measured."""
         table = tables.observation
         query = select(table.c.hardware_id).where(table.c.block == block).distinct()
         with self._read() as connection:
             return frozenset(connection.execute(query).scalars())
 
     def quarantined(self) -> tuple[QuarantinedObservation, ...]:
-        """Return the quarantined observations, oldest first."""
         with self._read() as connection:
             return tuple(read_quarantine(connection))
 
     def release(self, identities: Collection[str]) -> IngestResult:
-        """Accept quarantined observations, in one transaction."""
         added = duplicates = 0
         with self._write() as connection:
             for entry in tuple(read_quarantine(connection, identities)):
@@ -115,12 +110,10 @@ class SqlKnowledgeBase(KnowledgeBase):
         return IngestResult(added=added, known=duplicates)
 
     def drop(self, identities: Collection[str]) -> int:
-        """Delete quarantined observations, in one transaction, and return their number."""
         with self._write() as connection:
             return delete_from_quarantine(connection, identities)
 
     def sources(self) -> tuple[Source, ...]:
-        """Return all sources that delivered observations or have a trust, ordered by name."""
         query = select(tables.quarantine.c.source, func.count()).group_by(tables.quarantine.c.source)
         with self._read() as connection:
             trusts = {str(n): float(t) for n, t in connection.execute(select(tables.source)).all()}
@@ -138,7 +131,6 @@ class SqlKnowledgeBase(KnowledgeBase):
         )
 
     def trust(self, name: str, trust: float) -> None:
-        """Set the trust in a source."""
         with self._write() as connection:
             connection.execute(delete(tables.source).where(tables.source.c.name == name))
             connection.execute(insert(tables.source), [{"name": name, "trust": trust}])
@@ -186,7 +178,6 @@ class SqlKnowledgeBase(KnowledgeBase):
         indicator: str | None = None,
         rounds: Collection[int] | None = None,
     ) -> Generator[Observation, None, None]:
-        """Yield observations in order of block, round, arm and indicator."""
         table = tables.observation
         query = select(table.c.document, table.c.stack_id, table.c.hardware_id).order_by(
             table.c.block, table.c.round, table.c.slot, table.c.indicator, table.c.id
@@ -224,12 +215,10 @@ class SqlKnowledgeBase(KnowledgeBase):
                 yield value_from(kind, json.loads(document))
 
     def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
-        """Return summaries of the blocks, ordered by name."""
         with self._read() as connection:
             return _blocks(connection, names)
 
     def remove(self, blocks: Collection[str]) -> int:
-        """Delete whole blocks in one transaction, and return the number of deleted observations."""
         with self._write() as connection:
             record_removal(connection, (block.name for block in _blocks(connection, blocks)))
             deleted = delete_observations(connection, tables.observation.c.block.in_(sorted(blocks)))
@@ -237,12 +226,10 @@ class SqlKnowledgeBase(KnowledgeBase):
         return len(deleted)
 
     def find_damage(self) -> Iterator[str]:
-        """Check all records against their hashes, and yield one sentence for each damaged record."""
         with self._read() as connection:
             yield from find_damage(connection)
 
     def load_derived(self, kind: str, digests: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """Return cached derived values by key; values that were computed from other observations are left out."""
         table = tables.derived
         expected = dict(digests)
         query = select(table.c.key, table.c.seen, table.c.document).where(table.c.kind == kind)
@@ -253,7 +240,6 @@ class SqlKnowledgeBase(KnowledgeBase):
         return {key: json.loads(document) for key, digest, document in rows if expected.get(key) == digest}
 
     def store_derived(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
-        """Cache derived values, each with its key and digest; do nothing if the database cannot be written."""
         rows = [
             {"kind": kind, "key": key, "seen": digest, "document": canonical_json(value)}
             for key, digest, value in values
@@ -267,7 +253,6 @@ class SqlKnowledgeBase(KnowledgeBase):
             connection.execute(insert(table), rows)
 
     def content(self) -> Content:
-        """Return a summary of the content."""
         table = tables.observation
         name = table.c.indicator + " " + table.c.backend + "/" + table.c.device
         with self._read() as connection:
@@ -318,7 +303,6 @@ class SqlKnowledgeBase(KnowledgeBase):
             update_shipped_rows(connection, files, version=version)
 
     def close(self) -> None:
-        """Close the database connection."""
         self._engine.dispose()
 
     @contextmanager
@@ -335,7 +319,8 @@ class SqlKnowledgeBase(KnowledgeBase):
                 checkpoint(self._engine, self._file)
         except Exception as error:
             # SQLAlchemy does not wrap errors of the driver while rows are copied or while waiting for SQLite's lock.
-            if isinstance(error, SQLAlchemyError) or _is_driver_error(error):
+            driver = type(error).__module__.partition(".")[0]
+            if isinstance(error, SQLAlchemyError) or driver in ("psycopg", "sqlite3"):
                 raise self._failure("written", error) from None
             raise
 
@@ -374,10 +359,6 @@ def _blocks(connection: Connection, names: Collection[str] | None = None) -> tup
     return tuple(
         StoredBlock(name=n, observations=o, digest=d, source=s, trust=t) for n, o, d, s, t in sorted(map(tuple, rows))
     )
-
-
-def _is_driver_error(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] in ("psycopg", "sqlite3")
 
 
 def _document(connection: Connection, table: Table, identity: str) -> Any:

@@ -7,7 +7,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from knowledge.catalogue.entries import read_entries
-from knowledge.catalogue.rule_book import RuleBook, runs_on
+from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import (
     CapabilityRule,
     ConflictRule,
@@ -15,6 +15,7 @@ from knowledge.catalogue.rules import (
     Rule,
     RuntimeRule,
     UndeclaredRequirementRule,
+    runs_on,
     shipped_rules,
     undeclared_requirements,
 )

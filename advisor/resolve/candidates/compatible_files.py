@@ -32,13 +32,9 @@ _NO_WHEEL = "no wheel for the target"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompatibleFile:
-    """A file that the target can install; of several files of a version, the one with the lowest rank is installed.
+    """A file that the target can install; of several of a version, the one with the lowest rank is installed.
 
-    Attributes:
-        version: Version.
-        rank: Its rank.
-        file: The file.
-        label: Label of its variant; empty for other files.
+    Its label is that of its variant, and empty for other files.
     """
 
     version: Version

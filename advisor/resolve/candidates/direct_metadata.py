@@ -42,12 +42,7 @@ class NeedsBuildError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectDistribution:
-    """What a direct reference leads to.
-
-    Attributes:
-        reference: The reference, with the commit of a repository.
-        metadata: Core metadata of the package.
-    """
+    """What a direct reference leads to; the reference has the commit of a repository."""
 
     reference: DirectReference
     metadata: CoreMetadata

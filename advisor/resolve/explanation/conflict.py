@@ -74,7 +74,7 @@ def _find_contradiction(request: ResolutionRequest) -> Contradiction | None:
     """Return the contradiction of a request that has no stack; `None` if it has one, or if a limit was reached."""
     effort = request.effort
     encoding = Encoding(request.problem, request.source, CriterionCosts(request.score).limits, guarded=True)
-    search = Search(request.problem, request.source, encoding, request.baseline)
+    search = Search(encoding, request.baseline)
     for iteration in range(1, MAX_ITERATIONS + 1):
         progress("looking for a contradiction: iteration %d", iteration)
         answer = _solve(encoding, effort, list(encoding.guards.values()))
@@ -337,13 +337,7 @@ def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> Reso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Demand:
-    """A requirement that holds in every stack with a requirement of the project.
-
-    Attributes:
-        requirement: The requirement.
-        root: The requirement of the project.
-        parent: The package that requires it; `None` if the project does.
-    """
+    """A requirement, of the project or of a package, that holds in every stack with a requirement of the project."""
 
     requirement: Requirement
     root: RootRequirement

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -180,10 +181,8 @@ def _libyears_gained(solved: Solved, other: Solved) -> float:
     hours = 0
     for candidate in other.stack:
         if candidate.name in before and before[candidate.name] != candidate.version:
-            candidates = {
-                c.version: c for side in (solved, other) for c in side.request.source.candidates(candidate.name)
-            }
-            behind = hours_behind([candidates[version] for version in sorted(candidates, reverse=True)])
+            sides = (side.request.source.candidates(candidate.name) for side in (solved, other))
+            behind = hours_behind(itertools.chain(*sides))
             hours += behind[before[candidate.name]] - behind[candidate.version]
     return hours / HOURS_A_YEAR
 

@@ -45,11 +45,7 @@ class PackageSize:
 
 @dataclass(frozen=True, kw_only=True)
 class StackSizes:
-    """The sizes of the packages of a stack.
-
-    Attributes:
-        packages: The packages, sorted by name.
-    """
+    """The sizes of the packages of a stack, sorted by name."""
 
     packages: tuple[PackageSize, ...]
 

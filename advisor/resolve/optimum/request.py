@@ -21,13 +21,7 @@ MOST_UNCOUNTED = 50
 
 @dataclass(frozen=True, kw_only=True)
 class ResolutionRequest:
-    """A problem with everything that is needed to solve it.
-
-    Attributes:
-        problem: The problem.
-        score: What its stacks are compared by, with the candidates.
-        effort: Limits of the search.
-    """
+    """A problem with everything that is needed to solve it; the score has the candidates and the baseline."""
 
     problem: ResolutionProblem
     score: StackScore
@@ -57,12 +51,7 @@ class ResolutionRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Solved:
-    """A request with its best stack.
-
-    Attributes:
-        request: The request.
-        optimum: Its best stack, with the proof.
-    """
+    """A request with its best stack, and the proof."""
 
     request: ResolutionRequest
     optimum: Optimum

@@ -82,17 +82,14 @@ def reached_by(
 class Search:
     """Fetches the metadata of what a solution chose, and refines the model."""
 
-    def __init__(
-        self, problem: ResolutionProblem, source: CandidateSource, encoding: Encoding, start: Sequence[Candidate]
-    ) -> None:
-        self._problem = problem
-        self._source = source
+    def __init__(self, encoding: Encoding, start: Sequence[Candidate]) -> None:
+        self._problem, self._source = encoding.problem, encoding.source
         self._encoding = encoding
         self._batch_sizes: dict[NormalizedName, int] = {}
         self._places: dict[NormalizedName, int] = {}
         self._started = {c.name for c in start}
-        source.fetch(start)
-        self.add_packages({root.name for root in problem.required} | self._started)
+        self._source.fetch(start)
+        self.add_packages({root.name for root in self._problem.required} | self._started)
         for candidate in start:
             allowed = encoding.allowed[candidate.name]
             if candidate in allowed:

@@ -32,14 +32,7 @@ _MOST_VARIANTS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """One way to require a package.
-
-    Attributes:
-        package: The package.
-        substitution: What is required instead; `None` to require the package as it is.
-        criterion: Criterion by which it costs something.
-        cost: What it costs if it is in the stack.
-    """
+    """One way to require a package: another one instead, or as it is; with what it costs by a criterion in a stack."""
 
     package: NormalizedName
     substitution: Substitution | None = None

@@ -27,12 +27,7 @@ OptionCosts = Mapping[tuple[NormalizedName, int | None], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A limit of the sum of the costs of a stack.
-
-    Attributes:
-        costs: Cost of each choice, not negative.
-        most: The largest admissible sum.
-    """
+    """A limit of the sum of the costs of a stack, none of which is negative."""
 
     costs: Mapping[Choice, int]
     most: int

@@ -45,13 +45,14 @@ HOURS_PER_RELEASE = 30 * 24
 _ANY_CANDIDATE = CandidatePolicy()
 
 
-def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
-    """Return how many hours each version of a package is behind the newest, which comes first, by upload time.
+def hours_behind(offered: Iterable[Candidate]) -> dict[Version, int]:
+    """Return how many hours each version of a package is behind the newest, by upload time.
 
     An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
     consecutive versions differ by at least an hour. The builds of a release are equally fresh: its time is that of the
     first upload, because some indexes give no times. If no build of some release has one, a release counts as a month.
     """
+    offered = sorted({c.version: c for c in offered}.values(), key=lambda c: c.version, reverse=True)
     uploads: dict[str, float | None] = {}
     for candidate in offered:
         release, uploaded = candidate.release, candidate.file.uploaded

@@ -22,13 +22,7 @@ FEWEST_PROGRAMS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowdownScore:
-    """What a documented slow-down costs in the score.
-
-    Attributes:
-        steps: Its cost in whole steps of the criterion speed.
-        gain: What a version without it gains.
-        reason: Why it costs nothing; empty if it costs something.
-    """
+    """What a documented slow-down costs in steps of speed, and a version without it gains; or why it costs nothing."""
 
     steps: int = 0
     gain: Ratio = NO_GAIN
@@ -37,13 +31,7 @@ class SlowdownScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdowns:
-    """The documented slow-downs on a target, as they count in the score.
-
-    Attributes:
-        rules: The rules that apply to the target.
-        estimator: Predictions from the observations.
-        min_gain: Smallest difference of speed that counts, as a fraction.
-    """
+    """The documented slow-downs on a target, as they count in the score: `min_gain` is the smallest that does."""
 
     rules: RuleBook
     estimator: Estimator

@@ -31,14 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedComparison:
-    """Compares versions with the versions of a reference stack.
-
-    Attributes:
-        estimator: Predictions from the observations.
-        reference: Versions of the reference; empty for the newest candidates.
-        min_gain: Smallest difference that counts, as a fraction.
-        settings: The run-time settings that each version may have; `None` if none may.
-    """
+    """Compares versions with the versions of a reference stack, or with the newest candidates if it is empty."""
 
     estimator: Estimator
     reference: Mapping[str, Version]

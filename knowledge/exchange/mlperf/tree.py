@@ -139,22 +139,13 @@ def _check_kind(path: Path, content: _Content) -> None:
         )
     if content.logs or content.summaries:
         return
+    reason, hint = "no MLPerf results", f"{_WANTED}; if no directory names the round, set it with `--round`"
+    nothing = "no results of MLPerf Training or MLPerf Inference"
     if content.other_suite:
-        raise TreeKindError(
-            f"`{path}` contains no results of MLPerf Training or MLPerf Inference: it is a tree of MLPerf "
-            f"{content.other_suite}",
-            hint=_WANTED,
-        )
-    if content.described:
-        raise TreeKindError(
-            f"`{path}` contains descriptions of {content.described} systems, but no results of MLPerf Training or "
-            "MLPerf Inference",
-            hint=_WANTED,
-        )
-    raise TreeKindError(
-        f"`{path}` contains no MLPerf results",
-        hint=f"{_WANTED}; if no directory names the round, set it with `--round`",
-    )
+        reason, hint = f"{nothing}: it is a tree of MLPerf {content.other_suite}", _WANTED
+    elif content.described:
+        reason, hint = f"descriptions of {content.described} systems, but {nothing}", _WANTED
+    raise TreeKindError(f"`{path}` contains {reason}", hint=hint)
 
 
 def _gather(path: Path, round_: str | None) -> _Content:

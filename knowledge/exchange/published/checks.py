@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from knowledge.exchange.published.columns import SkippedRow
+from knowledge.exchange.files import SkippedLine
 from knowledge.exchange.published.configuration import least_batch
 from knowledge.exchange.published.hosts import contradicted_hosts
 from knowledge.exchange.published.machine import find_model, largest_flops, slice_share
@@ -55,7 +55,7 @@ class Group:
 
 def check_table(
     measurements: Sequence[Measurement],
-) -> tuple[tuple[Group, ...], tuple[SkippedRow, ...], tuple[int, ...]]:
+) -> tuple[tuple[Group, ...], tuple[SkippedLine, ...], tuple[int, ...]]:
     """Check the rows of a table against each other.
 
     Returns:
@@ -68,7 +68,7 @@ def check_table(
         skipped.update(check([m for m in unique if m.row.number not in skipped]))
     groups, lost = _grouped([m for m in unique if m.row.number not in skipped])
     skipped.update(lost)
-    rows = tuple(SkippedRow(number=number, reason=reason) for number, reason in sorted(skipped.items()))
+    rows = tuple(SkippedLine(number=number, reason=reason) for number, reason in sorted(skipped.items()))
     return groups, rows, duplicates
 
 

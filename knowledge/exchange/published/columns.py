@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from knowledge.domain.errors import InputError, suggest
-from knowledge.exchange.files import read_lines
+from knowledge.exchange.files import SkippedLine, read_lines
 from knowledge.exchange.published.timm import rate_column, read_name, row_cells
 from knowledge.records import shipped_yaml
 
@@ -47,19 +47,6 @@ class TableRow:
         return self.cells.get(column, "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedRow:
-    """A row without an observation.
-
-    Attributes:
-        number: Line number in the file, from 1.
-        reason: Why it was skipped.
-    """
-
-    number: int
-    reason: str
-
-
 class RowError(ValueError):
     """Raised when a row is not a measurement; its text is the reason."""
 
@@ -75,7 +62,7 @@ class Table:
     """
 
     rows: tuple[TableRow, ...]
-    skipped: tuple[SkippedRow, ...]
+    skipped: tuple[SkippedLine, ...]
     unknown: tuple[str, ...]
 
 
@@ -121,7 +108,7 @@ def _csv_table(lines: Sequence[str], where: str) -> Table:
 
 def _rows(
     numbered: Iterable[tuple[int, str]], read: Callable[[str], Mapping[str, str]]
-) -> tuple[tuple[TableRow, ...], tuple[SkippedRow, ...]]:
+) -> tuple[tuple[TableRow, ...], tuple[SkippedLine, ...]]:
     """Return the rows that can be read, and the others."""
     rows, skipped = [], []
     for number, line in numbered:
@@ -130,7 +117,7 @@ def _rows(
                 raise RowError(f"the row is longer than {_LONGEST_ROW} characters")
             rows.append(TableRow(number=number, cells=read(line)))
         except RowError as error:
-            skipped.append(SkippedRow(number=number, reason=str(error)))
+            skipped.append(SkippedLine(number=number, reason=str(error)))
     return tuple(rows), tuple(skipped)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.api.campaign_session import CampaignSession
 from advisor.api.indexes import make_client
-from advisor.api.measurement import choose_device
-from advisor.api.measurement_options import CampaignOptions, ExecutorOptions
+from advisor.api.measurements.campaign_session import CampaignSession
+from advisor.api.measurements.measurement import choose_device
+from advisor.api.measurements.options import CampaignOptions, ExecutorOptions
 from advisor.api.options import IndexOptions
 from advisor.api.stores import Warn, log_warning, open_writable_store
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
@@ -226,11 +226,7 @@ def _plan(
 
 
 def _stored_plan(directory: CampaignDirectory, name: str) -> CampaignPlan:
-    """Return the plan of a directory, which must be of this campaign.
-
-    Raises:
-        InputError: If it is of another one.
-    """
+    """Return the plan of a directory, which must be of this campaign."""
     stored = directory.plan()
     if stored.name != name:
         raise InputError(
@@ -241,11 +237,7 @@ def _stored_plan(directory: CampaignDirectory, name: str) -> CampaignPlan:
 
 
 def _select_directory(name: str | None, knowledge: str | None) -> Path:
-    """Return the directory of the campaign with a name or a prefix of it.
-
-    Raises:
-        InputError: If there is none of that name, or several.
-    """
+    """Return the directory of the campaign with a name or a prefix of it."""
     folder = campaigns_directory(knowledge)
     names = [path.parent.name for path in sorted(folder.glob("*/campaign.json"))]
     matches = [n for n in names if name in (None, n)] or [n for n in names if n.startswith(name or "")]

@@ -11,15 +11,15 @@ from typing import Annotated
 import typer
 
 from advisor import api
-from advisor.api.measurement_options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
+from advisor.api.measurements.options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
 from advisor.api.option import Option, option_fields
 from advisor.api.options import IndexOptions, ProjectOptions, ResolutionOptions
-from advisor.cli import campaign_commands
-from advisor.cli.campaign import campaign, plan
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import progress_bar, say, warn
-from advisor.cli.measure import OutputOption, interruptible, with_workload, write_output
 from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, expand_options, print_json
+from advisor.cli.pi import campaign_commands
+from advisor.cli.pi.campaign import campaign, plan
+from advisor.cli.pi.measure import OutputOption, interruptible, with_workload, write_output
 from advisor.domain.words import count
 from advisor.index.client import IndexClient
 from advisor.report.catalogue import indicator_records, indicator_text, settings_text
@@ -142,11 +142,7 @@ def _planned_indicators(
     python: str,
     indexes: IndexOptions,
 ) -> Iterator[tuple[Block, IndexClient]]:
-    """Plan the block of indicators.
-
-    Raises:
-        InputError: If no indicator or no stack is named, or one does not exist.
-    """
+    """Plan the block of indicators."""
     options = with_workload(measured, block_group.workload)
     if not indicators and options.workload is None:
         raise InputError(
@@ -201,11 +197,7 @@ def _planned_benchmark(
 def _check_benchmark_options(
     indicators: list[str] | None, measured: IndicatorOptions, sampling: SamplingOptions
 ) -> None:
-    """Refuse what has no meaning for a benchmark.
-
-    Raises:
-        InputError: If an indicator or one of its options is given.
-    """
+    """Refuse what has no meaning for a benchmark."""
     if indicators:
         raise InputError(
             f"`--benchmark` runs the project's own command, not the indicator `{indicators[0]}`",
@@ -226,11 +218,7 @@ def _check_benchmark_options(
 
 
 def _check_benchmark_result(observations: Sequence[Observation]) -> None:
-    """Report that no run of a benchmark succeeded.
-
-    Raises:
-        InputError: If so; the failures are stored.
-    """
+    """Report that no run of a benchmark succeeded."""
     if not any(o.status == "ok" for o in observations):
         raise InputError(
             f"the benchmark gave no result on any stack: {last_line(observations[0].failure)}",

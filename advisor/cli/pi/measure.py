@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from advisor.api.measurement_options import IndicatorOptions
+from advisor.api.measurements.options import IndicatorOptions
 from advisor.api.option import Option
 from advisor.cli.console import say
 from advisor.cli.options import typer_option

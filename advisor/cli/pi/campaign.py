@@ -12,12 +12,12 @@ from typing import Annotated
 import typer
 
 from advisor import api
-from advisor.api.measurement_options import ENGINE_OPTIONS, CampaignOptions, ExecutorOptions, MeasurementStore
+from advisor.api.measurements.options import ENGINE_OPTIONS, CampaignOptions, ExecutorOptions, MeasurementStore
 from advisor.api.option import Option
 from advisor.campaign.status import COLUMNS, CampaignStatus, status_text
 from advisor.cli.console import duration, redraw, say, warn
-from advisor.cli.measure import OUTPUT_FILE, write_output
 from advisor.cli.options import IndexPlaces, KnowledgeOption, expand_options, typer_option
+from advisor.cli.pi.measure import OUTPUT_FILE, write_output
 from advisor.domain.words import count
 
 _HOME = Option("--home", help="Directory of the campaign, shared by all nodes.\nBy default next to the knowledge base.")

@@ -16,8 +16,7 @@ from advisor.domain.progress import activity, hide_progress
 from advisor.domain.words import count
 from knowledge.domain.shared_files import write_atomically
 from knowledge.exchange.admission import AdmissionResult
-from knowledge.exchange.files import observation_file
-from knowledge.exchange.published.columns import SkippedRow
+from knowledge.exchange.files import SkippedLine, observation_file
 from knowledge.exchange.published.observations import PublishedTable, read_published
 
 _MANY = 20
@@ -64,7 +63,7 @@ def import_published(
     _print_result(tables, result, format)
 
 
-def _list_skipped(path: Path, skipped: Sequence[SkippedRow]) -> None:
+def _list_skipped(path: Path, skipped: Sequence[SkippedLine]) -> None:
     """Print why rows were skipped: rows with the same reason together, and reasons that differ in their values only."""
     kinds: dict[str, dict[str, list[int]]] = {}
     for row in skipped:
