@@ -105,11 +105,7 @@ class _DirectResolver:
         self.unread: dict[NormalizedName, AdvisorError] = {}
 
     def add(self, wanted: Iterable[_Wanted]) -> None:
-        """Add references, and those that they require.
-
-        Raises:
-            AdvisorError: As for :func:`with_direct_packages`.
-        """
+        """Add references, and those that they require."""
         pending = list(wanted)
         while pending:
             unread = list(dict.fromkeys(w.reference for w in pending if w.reference not in self._read))
@@ -125,11 +121,7 @@ class _DirectResolver:
             pending = [more for one in pending for more in self._required_by(one)]
 
     def _report(self, failed: Sequence[_Wanted], results: Mapping[DirectReference, _Result]) -> None:
-        """Raise the reason why references cannot be read, or report it; for constraints only if they are needed.
-
-        Raises:
-            AdvisorError: The reason of the first of them, or that they have to be built.
-        """
+        """Raise the reason why references cannot be read, or report it; for constraints only if they are needed."""
         unbuilt: list[str] = []
         for one in failed:
             result = results.get(one.reference)

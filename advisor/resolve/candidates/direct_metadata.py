@@ -169,12 +169,7 @@ class DirectReader:
         return header
 
     def _check_tags(self, reference: DirectReference) -> None:
-        """Check that the target can install a wheel.
-
-        Raises:
-            InputError: If its name is not that of a wheel.
-            NoStackError: If it is for another interpreter or platform.
-        """
+        """Check that the target can install a wheel."""
         try:
             tags = parse_wheel_filename(reference.filename)[3]
         except InvalidWheelFilename as error:

@@ -217,12 +217,7 @@ class _Attempts:
         return ()
 
     def check(self, solved: Sequence[SolvedVariant]) -> None:
-        """Raise the error that explains why no variant has a stack, unless each has its reason.
-
-        Raises:
-            KeyboardInterrupt: If the user interrupted the search.
-            UnavailableError: If an index could not be read.
-        """
+        """Raise the error that explains why no variant has a stack, unless each has its reason."""
         if solved or self.stopped:
             return
         if self._limit.interrupted:

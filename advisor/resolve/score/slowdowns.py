@@ -47,7 +47,9 @@ class Slowdowns:
         for rule in self.rules.slower:
             other = NormalizedName(rule.other)
             others = [(other, c.version) for c in candidates.get(other, ()) if rule.concerns_other(c.version)]
-            for choice in _slow_choices(rule, candidates):
+            names = [NormalizedName(name) for name in rule.packages]
+            slow = [(n, c.version) for n in names for c in candidates.get(n, ()) if rule.concerns(n, c.version)]
+            for choice in slow:
                 if rule.other and not others:
                     continue
                 steps = self.score(rule, *choice).steps
@@ -87,11 +89,6 @@ class Slowdowns:
         for key in sorted(own.keys() ^ avoided.keys()):
             total = total.times(avoided[key] if key in avoided else own[key].inverse())
         return total
-
-
-def _slow_choices(rule: SlowerRule, candidates: Candidates) -> list[Choice]:
-    names = [NormalizedName(name) for name in rule.packages]
-    return [(name, c.version) for name in names for c in candidates.get(name, ()) if rule.concerns(name, c.version)]
 
 
 def gain_without(rule: SlowerRule, share: float) -> Ratio:
