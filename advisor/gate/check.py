@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -121,7 +121,7 @@ def check(
     before: GatePolicy | None = None,
     policy_changes: Sequence[Finding] = (),
 ) -> GateResult:
-    """Check a project for its targets.
+    """Check a project for its targets. The result says whether the check could be completed.
 
     Args:
         cases: The project and a target, for each target.
@@ -129,9 +129,6 @@ def check(
         today: The date, in UTC.
         before: The policy of the base, if there is one: problems of exceptions that it has, too, are not reported.
         policy_changes: Findings about the project's own policy, if it differs from the policy that is applied.
-
-    Returns:
-        The result, even if the check could not be completed.
     """
     targets = tuple(check_target(case, policy, today=today) for case in cases)
     every = [*policy_changes, *(f for target in targets for f in target.findings)]
@@ -196,7 +193,8 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
         reason = obstacle or prediction_obstacle(f"the base {comparison.base}", of_base, policy, today=today)
         comparison = comparison.without_prediction(reason) if reason else comparison
     if failure is None:
-        head = head.of_change(base, comparison)
+        # What was made once for the checks of the state is not made again.
+        head = replace(head, base=base, comparison=comparison)
         try:
             _run("CHANGE_CHECKS", head, findings)
             if case.recommend is not None:

@@ -142,10 +142,6 @@ class Scope:
         """Return the result of a function that :meth:`once` called; `None` if no check needed it so far."""
         return self._results.get(make)
 
-    def of_change(self, base: Scope | None, comparison: LockComparison | None) -> Scope:
-        """Return the scope for the checks of a change; what was made once is not made again."""
-        return replace(self, base=base, comparison=comparison)
-
     def finding(
         self,
         code: str,

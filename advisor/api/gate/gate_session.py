@@ -158,10 +158,10 @@ def _with_base_knowledge(
     """Return contexts with the knowledge base that the base trusts, and findings about a change of it."""
     places = [base_knowledge(base_policy, reference, c.files.directory, c.options.knowledge) for c in contexts]
     trusted = tuple(
-        replace(context, options=replace(context.options, knowledge=place.address))
-        for context, place in zip(contexts, places, strict=True)
+        replace(context, options=replace(context.options, knowledge=address))
+        for context, (address, _) in zip(contexts, places, strict=True)
     )
-    return trusted, tuple(change for place in places for change in place.changes)
+    return trusted, tuple(change for _, changes in places for change in changes)
 
 
 @dataclass(frozen=True, kw_only=True)
