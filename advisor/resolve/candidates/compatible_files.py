@@ -229,11 +229,8 @@ def select_candidates(
 ) -> tuple[Candidate, ...]:
     """Return the candidates of a package, newest first: the best file of each version that the problem allows.
 
-    Args:
-        name: The package.
-        pages: Its compatible files on each page. If several pages list a file of one name, the first is used.
-        problem: The problem.
-        skip: Records files that cannot be candidates: package, reason, an example and the number of files.
+    If several pages list a file of one name, the first is used. Files that cannot be candidates are recorded by `skip`:
+    package, reason, an example and the number of files.
     """
     reason_against = _refuser(name, problem)
     best: dict[Version, CompatibleFile] = {}

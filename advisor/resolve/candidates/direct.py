@@ -31,14 +31,7 @@ _Result = DirectDistribution | AdvisorError | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """A direct reference that something requires.
-
-    Attributes:
-        reference: The reference.
-        name: Name of the package; `None` if only its metadata contains it.
-        origin: What requires it, for messages.
-        extras: Extras of the package that are required.
-    """
+    """A direct reference that something (`origin`) requires, with extras; only its metadata may contain its name."""
 
     reference: DirectReference
     name: NormalizedName | None

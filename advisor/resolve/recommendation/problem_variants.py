@@ -75,13 +75,9 @@ class ProblemVariant:
 
 @dataclass(frozen=True, kw_only=True)
 class SolvedVariant:
-    """A variant with its best stack.
+    """A variant with its best stack; the selection has the baseline of the reference.
 
-    Attributes:
-        variant: The variant.
-        selection: Its request, with the baseline of the reference.
-        optimum: Its best stack.
-        score: The value of each criterion, with what the variant itself costs; empty until variants are compared.
+    The score has the value of each criterion, with what the variant itself costs; empty until variants are compared.
     """
 
     variant: ProblemVariant

@@ -26,13 +26,9 @@ from knowledge.estimate.interface import Estimator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestSettings:
-    """The best run-time settings of a framework's version.
+    """The best run-time settings of a framework's version, and their gain, also in whole steps of the criterion speed.
 
-    Attributes:
-        values: Names and values, sorted.
-        steps: Their gain in whole steps of the criterion speed.
-        gain: Their gain.
-        at_baseline: Gain in the reference's version of those that it has.
+    `at_baseline` is the gain in the reference's version of those that it has.
     """
 
     values: tuple[tuple[str, str], ...] = ()

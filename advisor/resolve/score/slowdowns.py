@@ -94,12 +94,8 @@ class Slowdowns:
 def gain_without(rule: SlowerRule, share: float) -> Ratio:
     """Return the gain of a workload from a version without a documented slow-down.
 
-    Of a workload whose part takes the share f of the time, a part that takes r times as long makes 1 + f (r - 1) times
-    as much time. The variance follows from that of log r by the first derivative.
-
-    Args:
-        rule: The slow-down.
-        share: Share of the workload's time without the slow-down, above 0 and at most 1.
+    Of a workload whose part takes the share f (0 < f <= 1) of the time without the slow-down, a part that takes r times
+    as long makes 1 + f (r - 1) times as much time. The variance follows from that of log r by the first derivative.
     """
     slower = 1 + share * (rule.ratio - 1)
     derivative = share * rule.ratio / slower
