@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -20,7 +20,6 @@ from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import GateCase, InstallableFiles, ProjectState, Scope
 from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
-from advisor.locks.registry import lock_formats
 from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES
@@ -152,26 +151,6 @@ def unreadable(error: UnreadableFileError) -> GateResult:
         package=error.package,
     )
     return GateResult(targets=(), policy=policy, findings=(finding,), ignored=(), unreadable=error)
-
-
-def find_unchecked_locks(
-    directory: Path, policy: GatePolicy, *, checked: Collection[Path], base: Path | None
-) -> Iterator[Finding]:
-    """Yield a note for each lock that no target checks; with a base, only for locks that the change adds or edits.
-
-    The files with the project's requirements count as checked. `base` is the project's directory in the base.
-    """
-    for path in (path for lock_format in lock_formats() for path in lock_format.all(directory)):
-        before = base / path.name if base is not None else None
-        is_new = before is None or not before.is_file() or before.read_bytes() != path.read_bytes()
-        if path not in checked and is_new:
-            yield Finding(
-                code="ADV022",
-                level=policy.level_of("ADV022"),
-                message=f"the lock `{path.name}` is not checked: set it as the `lock` of a target, or use `--current`",
-                place=Place(path=str(path), line=1),
-                subject=path.name,
-            )
 
 
 def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetResult:
