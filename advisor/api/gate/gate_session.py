@@ -55,35 +55,19 @@ from knowledge.domain.errors import InputError
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GateOptions:
-    """What the gate judges.
+@contextmanager
+def open_gate(
+    options: ProjectOptions, *, base: str | None = None, policy_from_base: bool = False
+) -> Iterator[tuple[GateResult, tuple[TargetContext, ...]]]:
+    """Judge a project for its targets; indexes and predictions stay open.
 
-    Attributes:
+    Args:
+        options: The options of the project.
         base: A commit or a lock to compare with; ``None`` to judge the whole lock.
         policy_from_base: Whether to take policy and targets from the base; without a base, from the last commit.
-    """
 
-    base: str | None = None
-    policy_from_base: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class GateSession:
-    """The gate's result, while indexes and predictions are open.
-
-    Attributes:
-        result: The result.
-        contexts: The project for each target, in the order of the result.
-    """
-
-    result: GateResult
-    contexts: tuple[TargetContext, ...]
-
-
-@contextmanager
-def open_gate(options: ProjectOptions, gate: GateOptions) -> Iterator[GateSession]:
-    """Judge a project for its targets, against a base if one is named.
+    Yields:
+        The result, and the project for each target in the order of the result.
 
     Raises:
         InputError: If the project, its policy or an option is wrong.
@@ -95,16 +79,16 @@ def open_gate(options: ProjectOptions, gate: GateOptions) -> Iterator[GateSessio
         project = load_project(files, build=project_builder(options))
         policy = read_project_policy(project, files.directory)
         project_settings = read_project_settings(files.directory, project.settings.get("settings", {}))
-        base = None if gate.base is None else read_base(files, gate.base, project_settings, stack)
-        trusted = (base.files, base.project) if base and base.files and base.project else None
+        compared = None if base is None else read_base(files, base, project_settings, stack)
+        trusted = (compared.files, compared.project) if compared and compared.files and compared.project else None
         earlier = read_project_policy(trusted[1], trusted[0].directory) if trusted else None
         if earlier is not None:
             # A change cannot add indexes to those that the gate trusts.
             policy = replace(policy, indexes=earlier.indexes)
         changes: tuple[Finding, ...] = ()
-        source = policy_source(files, base, project_settings, stack) if gate.policy_from_base else None
+        source = policy_source(files, compared, project_settings, stack) if policy_from_base else None
         base_policy = None
-        if (commit := source or base) is not None and commit.files is not None:
+        if (commit := source or compared) is not None and commit.files is not None:
             refuse_changed_configuration(commit.name, commit.reference, files.directory)
         if source is not None and source.files is not None:
             base_policy = policy_of_base(source, source.files.directory, files.directory)
@@ -128,17 +112,19 @@ def open_gate(options: ProjectOptions, gate: GateOptions) -> Iterator[GateSessio
             contexts, further = _with_base_knowledge(contexts, base_policy, source.reference)
             changes += further
         head = _Head(
-            client=client, base=base, project_settings=project_settings, policy=policy, resolution=options.resolution
+            client=client,
+            base=compared,
+            project_settings=project_settings,
+            policy=policy,
+            resolution=options.resolution,
         )
         cases = [_case(context, head, stack.enter_context(open_predictor(context, client))) for context in contexts]
         if files.current is None:
             checked_locks = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
-            exported_to = base.files.directory if base is not None and base.files is not None else None
+            exported_to = compared.files.directory if compared is not None and compared.files is not None else None
             changes += tuple(find_unchecked_locks(files.directory, policy, checked=checked_locks, base=exported_to))
         today = datetime.now(UTC).date()
-        yield GateSession(
-            result=check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts=contexts
-        )
+        yield check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts
 
 
 def _policy_changes(

@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from advisor.api.context import TargetContext
-from advisor.api.gate.gate_session import GateOptions, GateSession, open_gate
+from advisor.api.gate.gate_session import open_gate
 from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
 from advisor.api.search import prepare_request
@@ -125,13 +125,15 @@ def update_lock(options: ProjectOptions, *, outputs: Sequence[Path] = (), dry_ru
         SearchLimitError: If the search was not completed.
         UnavailableError: If an index cannot be read.
     """
-    with open_gate(options, GateOptions()) as gate:
-        _refuse_wrong_usage(gate, outputs)
-        case, context = gate.result.targets[0].case, gate.contexts[0]
+    with open_gate(options) as (result, [context, *others]):
+        if others:
+            raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
+        case = result.targets[0].case
         lock = case.head.lock
-        before = _failing(gate.result)
+        _refuse_other_file(lock, outputs)
+        before = _failing(result)
         request = _request(context, case)
-        change = _smallest_change(gate.result, request, before, is_new_lock=bool(outputs))
+        change = _smallest_change(result, request, before, is_new_lock=bool(outputs))
         if not (change.changes or change.cleared or outputs) or (dry_run and outputs):
             return change
         context.check_only_target(outputs or ([lock.path] if lock.path else []))
@@ -143,11 +145,8 @@ def update_lock(options: ProjectOptions, *, outputs: Sequence[Path] = (), dry_ru
     return _checked(change, before, replace(options, indexes=replace(options.indexes, refresh=False)), outputs=outputs)
 
 
-def _refuse_wrong_usage(gate: GateSession, outputs: Sequence[Path]) -> None:
-    """Raise an error for several targets, and for another file that is to be written for a pinned requirements file."""
-    if len(gate.contexts) > 1:
-        raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
-    lock = gate.result.targets[0].case.head.lock
+def _refuse_other_file(lock: Lock, outputs: Sequence[Path]) -> None:
+    """Refuse another file that is to be written for a pinned requirements file."""
     if lock.is_project and any(path.resolve() != lock.path.resolve() for path in outputs if lock.path):
         raise InputError(
             f"the pins of `{lock.path}` are the project's requirements, too: no other lock can differ from them",
@@ -231,8 +230,8 @@ def _checked(
     remaining: list[Finding] = []
     for current in map(str, outputs) if outputs else [options.files.current]:
         written = replace(options, files=replace(options.files, current=current))
-        with _without_warnings(), open_gate(written, GateOptions()) as gate:
-            remaining += _failing(gate.result)
+        with _without_warnings(), open_gate(written) as (result, _):
+            remaining += _failing(result)
     return replace(change, cleared=resolved_findings(before, remaining), remaining=remaining, passes=not remaining)
 
 
