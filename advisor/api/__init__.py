@@ -18,6 +18,7 @@ from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, 
 if TYPE_CHECKING:
     from advisor.api import advice_inputs as advice_inputs
     from advisor.api import answer_memory as answer_memory
+    from advisor.api import context as context
     from advisor.api import exchange as exchange
     from advisor.api import indexes as indexes
     from advisor.api import queries as queries

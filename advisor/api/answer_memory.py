@@ -10,7 +10,7 @@ from typing import Any
 
 from packaging.utils import NormalizedName
 
-from advisor.api.advice_inputs import AdviceInputs
+from advisor.api.context import AdviceInputs
 from advisor.index.memo import Memo
 from advisor.locks.registry import format_to_write
 from advisor.project.code.files import FILE_PATTERNS, project_files

@@ -184,6 +184,27 @@ class TargetContext:
         return read_benchmark(self.files.directory).identity
 
 
+@dataclass(frozen=True, kw_only=True)
+class AdviceInputs:
+    """A project for one target, with its open indexes and predictions.
+
+    Attributes:
+        context: The project, prepared for the target.
+        client: The package indexes.
+        estimator: Predictions for the target.
+        current: The project's present lock; ``None`` if it has none.
+    """
+
+    context: TargetContext
+    client: IndexClient
+    estimator: Predictor
+    current: Lock | None = None
+
+    def with_python(self, python: str) -> AdviceInputs:
+        """Return the same target with another interpreter."""
+        return replace(self, context=self.context.with_python(python))
+
+
 def load_project(
     files: ProjectFiles, *, report: bool = True, build: ProjectBuilder | None = None
 ) -> ProjectRequirements:

@@ -11,9 +11,9 @@ from pathlib import Path
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.api.advice_inputs import AdviceInputs, open_inputs
+from advisor.api.advice_inputs import open_inputs
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
-from advisor.api.context import TargetContext
+from advisor.api.context import AdviceInputs, TargetContext
 from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
 from advisor.api.search import compare_interpreters, find_other_python, select
@@ -146,14 +146,14 @@ class AdviceSession:
                 selection = self._take_best_python(limit) if self.context.compared_pythons else None
                 if selection is None or not limit.is_over:
                     # With the baseline of this interpreter.
-                    selection = select(self.context, self.inputs.client, self.inputs.estimator, limit=limit)
+                    selection = select(self.inputs, limit=limit)
                 not_compared = "; ".join(filter(None, (self._not_compared, selection.not_compared)))
                 self._selection = replace(selection, not_compared=not_compared)
         return self._selection
 
     def _take_best_python(self, limit: TimeLimit) -> Selection:
         """Choose the interpreter with the best-scored stack, and return the request with this stack."""
-        self._interpreters = compare_interpreters(self.context, self.inputs.client, self.inputs.estimator, limit)
+        self._interpreters = compare_interpreters(self.inputs, limit)
         best = (self._interpreters.solved or self._interpreters.stopped)[0]
         python = best.request.problem.target.python
         context = replace(self.context.with_python(str(python)), compared_pythons=())
@@ -218,7 +218,7 @@ class AdviceSession:
             # Another interpreter needs the same builds, and was not compared with the limit.
             raise
         except NoStackError as error:
-            if other := find_other_python(self.context, self.inputs.client, self.inputs.estimator):
+            if other := find_other_python(self.inputs):
                 hint = f"there is a stack for Python {other}: `--python {other}`"
                 error.hint = f"{error.hint}; {hint}" if error.hint else hint
             raise
@@ -314,8 +314,7 @@ class AdviceSession:
         """
 
         def solve_for(python: str, limit: TimeLimit) -> Solved:
-            context, inputs = self.context.with_python(python), self.inputs
-            return select(context, inputs.client, inputs.estimator, limit=limit).solve()
+            return select(self.inputs.with_python(python), limit=limit).solve()
 
         solved = self.solved()
         with activity("pricing constraints"):
@@ -340,7 +339,7 @@ class AdviceSession:
         """
         solved, settings = self.solved(), locked_settings(values_to_set(self.settings()))
         with activity("reading hashes and sizes"):
-            return lock_texts(paths, solved.optimum, solved.request, self.inputs.client, settings=settings)
+            return lock_texts(paths, solved, self.inputs.client, settings)
 
     def write_locks(self, paths: Sequence[Path]) -> None:
         """Write the best stack to lock files, which are all rendered before the first is written.

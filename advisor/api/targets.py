@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from advisor.api.locked_stack import stack_to_lock
+from advisor.api.locked_stack import SolvedStack
 from advisor.api.session import AdviceResult, AdviceSession
 from advisor.domain.progress import activity
 from advisor.domain.time_limit import TimeLimit
@@ -137,8 +137,6 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
     stacks = []
     for session in sessions:
         settings = locked_settings(values_to_set(session.settings())) or None
-        solved, client = session.solved(), session.inputs.client
-        request = solved.request
         with activity("reading hashes and sizes"):
-            stacks.append(stack_to_lock(solved.stack, request.problem, request.source, client, settings=settings))
+            stacks.append(SolvedStack.of(session.solved(), session.inputs.client).to_lock(settings))
     return format_to_write(path).write(path, stacks)

@@ -140,7 +140,7 @@ def advise(project: ProjectOptions, printed: AdviceOptions) -> None:
     with_consent(run, project)
 
 
-def _advise_one(inputs: api.advice_inputs.AdviceInputs, printed: AdviceOptions) -> None:
+def _advise_one(inputs: api.context.AdviceInputs, printed: AdviceOptions) -> None:
     paths = () if printed.dry_run else printed.output or (inputs.context.default_lock,)
     for path in paths:
         format_to_write(path)
@@ -174,7 +174,7 @@ def _advise_one(inputs: api.advice_inputs.AdviceInputs, printed: AdviceOptions) 
         session.remember(memory, answer)
 
 
-def _advise_all(inputs: Sequence[api.advice_inputs.AdviceInputs], printed: AdviceOptions) -> None:
+def _advise_all(inputs: Sequence[api.context.AdviceInputs], printed: AdviceOptions) -> None:
     """Recommend a stack for each target, each with a lock of its own."""
     from advisor.report.advice.targets import targets_json, targets_text
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.api.context import (
+    AdviceInputs,
     TargetContext,
     load_project,
     make_problem,
@@ -364,7 +365,8 @@ def _recommend(
     problem = without_pins(context.problem, lock)
 
     def solve() -> Any:
-        selection = select(replace(context, problem=problem), client, predictor)
+        inputs = AdviceInputs(context=replace(context, problem=problem), client=client, estimator=predictor)
+        selection = select(inputs)
         return selection, recommend(selection)
 
     def stack() -> RecommendedStack:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from advisor.api.context import TargetContext
+from advisor.api.context import AdviceInputs, TargetContext
 from advisor.api.gate.gate_session import open_gate
 from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
@@ -29,7 +29,7 @@ from advisor.locks.formats.requirements import with_pins
 from advisor.locks.lock import Lock
 from advisor.locks.registry import format_to_read
 from advisor.locks.settings_table import read_settings
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest, Solved
 from advisor.resolve.optimum.result import Optimum
 from advisor.resolve.recommendation.package_choices import locked_extras
 from knowledge.domain.errors import InputError
@@ -162,7 +162,7 @@ def _request(context: TargetContext, case: GateCase) -> ResolutionRequest:
     policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
     context = replace(context, problem=replace(problem, policy=policy))
     # The smallest change keeps the extras that the lock has, and adds none.
-    request = prepare_request(context, case.client, case.predictor)
+    request = prepare_request(AdviceInputs(context=context, client=case.client, estimator=case.predictor))
     extras = locked_extras(request.problem, request.source, request.score.builds, lock.versions)
     return request.with_problem(request.problem.with_substitutions(extras)) if extras else request
 
@@ -283,4 +283,4 @@ def _rendered(
         settings = recorded.known_to(change.optimum.stack.versions)
         change = replace(change, dropped_settings=tuple(s.label for s in recorded.settings if s not in settings))
     paths = outputs or ([path] if path else [])
-    return change, lock_texts(paths, change.optimum, request, client, settings=settings)
+    return change, lock_texts(paths, Solved(request=request, optimum=change.optimum), client, settings)

@@ -9,8 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from advisor.api.advice_inputs import AdviceInputs
-from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target, project_builder
+from advisor.api.context import (
+    AdviceInputs,
+    TargetContext,
+    load_project,
+    open_predictor,
+    prepare_target,
+    project_builder,
+)
 from advisor.api.indexes import open_indexes
 from advisor.api.measurements.measurement import block_name, run_block
 from advisor.api.measurements.options import EnvironmentOptions, MeasurementStore, SamplingOptions

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from advisor.project.text_file import read_written_toml
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.shared_files import locked_directory, write_atomically
@@ -90,6 +88,9 @@ def workloads_toml(workloads: Iterable[ProfiledWorkload]) -> str:
     """Return the content of a file with workloads, sorted by name; the same workloads give the same bytes."""
     ordered = sorted(workloads, key=lambda w: w.name)
     document = {"schema_version": SCHEMA_VERSION, "workload": [workload_record(w) for w in ordered]}
+    # A remembered advice only reads workloads.
+    import tomli_w
+
     return _HEADER + tomli_w.dumps(document)
 
 
