@@ -37,13 +37,7 @@ def pull(
 ) -> DeliveryResult:
     """Fetch the observations that a service has and a knowledge base does not; see :func:`push`.
 
-    Args:
-        url: Address of the service.
-        token: Token for it; may be empty.
-        source: Name of who delivers the observations; by default the name of the service.
-        knowledge: Address of the knowledge base; ``None`` for the user's own.
-        progress: Called with the name of each block.
-        warn: Receives a warning if observations are quarantined.
+    The source is the name of who delivers the observations, by default the name of the service.
     """
     service = KnowledgeService(url, token)
     with open_writable_store(knowledge) as store:

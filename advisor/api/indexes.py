@@ -33,18 +33,7 @@ def open_indexes(
     project: ProjectRequirements | None = None,
     machines: Sequence[HardwareProfile] = (),
 ) -> Iterator[IndexClient]:
-    """Open the package indexes of a project; log the number of requests and damaged cache entries at the end.
-
-    Args:
-        options: Options of the indexes.
-        directory: Directory whose configuration files of uv are read.
-        project: The project, which may name indexes of its own.
-        machines: The machines that builds of frameworks are for; without any, none are taken from the indexes of their
-            publishers.
-
-    Raises:
-        InputError: If the configuration is wrong.
-    """
+    """Open the indexes of :func:`make_client`; log the number of requests and damaged cache entries at the end."""
     client = make_client(options, directory, project, machines)
     try:
         yield client
@@ -64,6 +53,13 @@ def make_client(
     machines: Sequence[HardwareProfile] = (),
 ) -> IndexClient:
     """Return a client of the indexes that the options, a project and its directory's configuration name.
+
+    Args:
+        options: Options of the indexes.
+        directory: Directory whose configuration files of uv are read.
+        project: The project, which may name indexes of its own.
+        machines: The machines that builds of frameworks are for; without any, none are taken from the indexes of their
+            publishers.
 
     Raises:
         InputError: If the configuration is wrong.

@@ -29,11 +29,7 @@ def lock_texts(
 ) -> dict[Path, str]:
     """Return the text of a lock of a stack for each path, and of the settings files next to locks that need them.
 
-    Args:
-        paths: The locks.
-        solved: The stack.
-        client: The indexes.
-        settings: Run-time settings; ``None`` if they are not recommended at all.
+    Settings are ``None`` if they are not recommended at all.
 
     Raises:
         InputError: If a path has no known format, or its directory does not exist.
@@ -69,11 +65,7 @@ class SolvedStack:
         return cls(problem=request.problem, source=request.source, stack=solved.stack, client=client)
 
     def to_lock(self, settings: Sequence[AppliedSetting] | None = None) -> StackToLock:
-        """Return everything that a lock records; sizes and hashes that an index does not list are read.
-
-        Args:
-            settings: Run-time settings; ``None`` if they are not recommended at all.
-        """
+        """Return everything that a lock records; sizes and hashes that an index does not list are read."""
         with_files = [c for c in self.stack if c.direct is None or c.direct.kind == "archive"]
         self.client.prefetch_sizes(c.file for c in with_files)
         files = {c.name: self.client.pinned(c.file) for c in with_files}
@@ -99,12 +91,8 @@ class SolvedStack:
     def requirers(self, folder: Path) -> dict[NormalizedName, tuple[str, ...]]:
         """Return, for each package, what requires or constrains it, sorted, as pip-compile names it.
 
-        Args:
-            folder: Directory of the lock; files are named relative to it.
-
-        Returns:
-            By package: `-r FILE`, `-c FILE` and `--override FILE` for requirements files, `NAME (pyproject.toml)` for a
-            project, and the names of packages.
+        That is `-r FILE`, `-c FILE` and `--override FILE` for requirements files, named relative to the folder of the
+        lock, `NAME (pyproject.toml)` for a project, and the names of packages.
 
         Raises:
             InputError: If a `pyproject.toml` with requirements can no longer be read.

@@ -172,12 +172,7 @@ class OptionField:
         return value
 
     def _check(self, value: Any, written: Any) -> None:
-        """Refuse a value that the declaration does not admit.
-
-        Args:
-            value: The value.
-            written: What it was made of: the limit is one of the number that is written.
-        """
+        """Refuse a value that the declaration does not admit; the limit is one of the number that is written."""
         minimum, number = self.option.minimum, written if isinstance(written, int | float) else value
         if minimum is not None and isinstance(number, int | float) and number < minimum:
             raise InputError(f"it is {number}, and must be at least {minimum:g}")

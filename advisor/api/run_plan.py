@@ -235,13 +235,9 @@ def _libraries_of(setting: AppliedSetting) -> frozenset[str]:
 
 
 def _present_value(name: str, text: str, present: Mapping[str, str], libraries: frozenset[str]) -> str:
-    """Return the part of the caller's value of a variable that another value contradicts; empty if there is none.
+    """Return the part of the caller's value of a variable that another text contradicts; empty if there is none.
 
-    Args:
-        name: The variable.
-        text: The other value.
-        present: The environment of the caller.
-        libraries: File names of shared libraries with the same purpose.
+    Of shared libraries with the same purpose, each contradicts the others.
     """
     value = present.get(name, "")
     separator = JOINED_VARIABLES.get(name)

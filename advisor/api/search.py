@@ -58,11 +58,7 @@ def select(inputs: AdviceInputs, *, limit: TimeLimit | None = None) -> Selection
 
 
 def prepare_request(inputs: AdviceInputs, *, limit: TimeLimit | None = None) -> ResolutionRequest:
-    """Resolve the baseline of a target and prepare the search for the best stack.
-
-    Args:
-        inputs: The project for the target.
-        limit: Time limit of the search; by default the limit of the options, from now.
+    """Resolve the baseline of a target and prepare the search for the best stack, by default with its own time limit.
 
     Raises:
         InputError: If there is no objective of the name.
@@ -110,12 +106,8 @@ def target_settings(context: TargetContext) -> TargetSettings | None:
 def with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
     """Return a target with the newest of its interpreters for which a stack exists, and log a warning.
 
-    Some stacks contain sdists whose build was not tried. The interpreter with the fewest of them is taken.
-    The target is unchanged if no stack is found for any interpreter.
-
-    Args:
-        context: The target, whose `other_pythons` are tried in their order.
-        client: The package indexes.
+    The interpreters are its `other_pythons`. Some stacks contain sdists whose build was not tried: the interpreter with
+    the fewest of them is taken. The target is unchanged if no stack is found for any interpreter.
 
     Raises:
         UnavailableError: If an index cannot be read.
@@ -170,12 +162,6 @@ def compare_interpreters(inputs: AdviceInputs, limit: TimeLimit) -> VariantCompa
     Interpreters that are not maintained any more (PEP 602: five years) are only compared if no other has a stack. An
     old interpreter costs as much as an old package that the project names: each minor version behind the newest one
     counts as a year, because one is released each year (PEP 602).
-
-    Args:
-        inputs: The target, whose `compared_pythons` are compared.
-        client: The package indexes.
-        estimator: Predictions for the target.
-        limit: Time limit of all searches.
 
     Raises:
         NoStackError: If there is no stack for any of them.

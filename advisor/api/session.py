@@ -224,11 +224,7 @@ class AdviceSession:
             raise
 
     def result(self, *, outputs: Sequence[Path] = ()) -> AdviceResult:
-        """Return the best stack with what it was recommended for.
-
-        Args:
-            outputs: Locks that were written.
-        """
+        """Return the best stack with what it was recommended for, and the locks that were written."""
         advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
         request, versions = self.select().request, advice.optimum.stack.versions
         allowed = request.score.settings
@@ -307,11 +303,7 @@ class AdviceSession:
             return explain_package(self.select().request, advice, canonicalize_name(package))
 
     def prices(self, *, other_pythons: Sequence[str] = OTHER_PYTHONS) -> tuple[Price, ...]:
-        """Return what each constraint of the project costs, and what other interpreters would gain.
-
-        Args:
-            other_pythons: Versions of interpreters to price.
-        """
+        """Return what each constraint of the project costs, and what other interpreters would gain."""
 
         def solve_for(python: str, limit: TimeLimit) -> Solved:
             return select(self.inputs.with_python(python), limit=limit).solve()
@@ -329,10 +321,7 @@ class AdviceSession:
         return prices
 
     def lock_texts(self, paths: Sequence[Path]) -> dict[Path, str]:
-        """Return the text of a lock of the best stack for each path.
-
-        Args:
-            paths: The locks; the name of each determines its format.
+        """Return the text of a lock of the best stack for each path, whose name determines the format.
 
         Raises:
             InputError: If a path has no known format, or its directory does not exist.

@@ -39,11 +39,7 @@ class WorkloadResult:
 
 
 def profile_workload(request: ProfileRequest, *, name: str | None = None) -> WorkloadResult:
-    """Profile a program, and write its workload to the file of the project.
-
-    Args:
-        request: The program; its directory is the project.
-        name: Name of the workload; by default the name of the program's file.
+    """Profile a program, and write its workload, by default with the name of its file, to the file of the project.
 
     Raises:
         InputError: If the program cannot be profiled, or the file is not valid.

@@ -46,13 +46,9 @@ class Base:
 
 
 def read_base(files: ProjectFiles, base: str, project_settings: ProjectSettings, stack: ExitStack) -> Base:
-    """Return what a project is compared with.
+    """Return a commit or the lock of a path to compare a project with; the stack removes the exported files.
 
-    Args:
-        files: The project's files.
-        base: A commit or the path of a lock.
-        project_settings: The run-time settings that the project sets: their files are read of the commit, too.
-        stack: Removes the exported files of the commit at its end.
+    The files of the commit that set the same run-time settings as those of the project are read, too.
 
     Raises:
         InputError: If there is no repository, or no such commit.
@@ -66,14 +62,7 @@ def read_base(files: ProjectFiles, base: str, project_settings: ProjectSettings,
 def policy_source(
     files: ProjectFiles, base: Base | None, project_settings: ProjectSettings, stack: ExitStack
 ) -> Base | None:
-    """Return the commit whose policy is in force; ``None`` in a repository without commits.
-
-    Args:
-        files: The project's files.
-        base: What the project is compared with. If it is a commit, it is the result; else the last commit is.
-        project_settings: The run-time settings that the project sets.
-        stack: Removes the exported files of the commit at its end.
-    """
+    """Return the commit whose policy is in force: the base if it is one, else the last; ``None`` if there is none."""
     if base is not None and base.files is not None:
         return base
     if not has_commit(files.directory):
@@ -83,7 +72,7 @@ def policy_source(
 
 
 def policy_of_base(source: Base, directory: Path, own: Path) -> BasePolicy:
-    """Read the policy of a commit, and lay out the hardware profiles that it names.
+    """Read the policy of a commit with its files, and lay out the hardware profiles that it names.
 
     Args:
         source: The commit.
@@ -101,12 +90,6 @@ def policy_of_base(source: Base, directory: Path, own: Path) -> BasePolicy:
 
 def lock_of_base(directory: Path, project: ProjectRequirements, context: TargetContext, lock: Lock) -> Lock | None:
     """Return the base's lock of the same name as the project's, else any lock of the base; ``None`` without one.
-
-    Args:
-        directory: Where the files of the base are.
-        project: What they require.
-        context: The project for a target.
-        lock: The project's lock.
 
     Raises:
         UnreadableFileError: If the lock cannot be read.

@@ -88,12 +88,7 @@ class LockChange:
 
 
 def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> LockChange:
-    """Return the change from the project's present lock to the best stack.
-
-    Args:
-        session: The project.
-        outputs: Locks that were written.
-    """
+    """Return the change from the project's present lock to the best stack, with the locks that were written."""
     advice, before = session.recommend(), session.current_versions
     stack = advice.optimum.stack.versions
     return LockChange(
@@ -172,11 +167,7 @@ def _smallest_change(
 ) -> LockChange:
     """Return the smallest change of a lock that passes, with what the user must do where this program writes no file.
 
-    Args:
-        result: What the gate says about the lock.
-        request: The request for the stacks that the lock may be changed to.
-        before: The failing findings.
-        is_new_lock: Whether the change is written to another file than the lock.
+    A new lock is another file than the present one, which has the failing findings `before`.
     """
     target_result, case = result.targets[0], result.targets[0].case
     lock, reason = case.head.lock, target_result.not_predicted

@@ -185,16 +185,7 @@ def _lock_stacks(
 ) -> list[_ProjectStack]:
     """Lock the project for each stack; without stacks, lock the baseline and the recommended stack.
 
-    Args:
-        context: The project.
-        stacks: Requirements of each stack.
-        locker: Locks stacks.
-        client: The package indexes.
-        python: Interpreter: a path or a version.
-        can_be_equal: Whether the recommended stack alone is measured, if it is the baseline.
-
-    Raises:
-        InputError: If a stack is malformed, or all locks are equal.
+    If these may be equal and are, the recommended stack alone is locked.
     """
     with open_predictor(context, client) as estimator:
         if not stacks:

@@ -145,15 +145,7 @@ def _interruptible(how_to_continue: str) -> Iterator[None]:
 
 
 def _with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptions:
-    """Add a profiled workload of the project in this directory to options, and report how much of it is measured.
-
-    Args:
-        options: Options of what is measured.
-        name: Name of the workload; ``None`` adds none.
-
-    Raises:
-        InputError: If there is no such workload, or none of its parts can be measured.
-    """
+    """Add a profiled workload of the project in this directory to options, and report how much of it is measured."""
     if name is None:
         return options
     workload = select_workload(Path.cwd(), name)
