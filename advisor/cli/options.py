@@ -170,6 +170,14 @@ def print_json(document: object) -> None:
     typer.echo(json.dumps(document, indent=2))
 
 
+def print_either(format: str, document: object, text: str) -> None:
+    """Print a document as JSON, or its text."""
+    if format == "json":
+        print_json(document)
+    else:
+        typer.echo(text)
+
+
 def print_list(format: str, name: str, records: Iterable[object], lines: Iterable[str], *, empty: str = "") -> None:
     """Print entries as JSON, or one line each.
 
@@ -180,7 +188,6 @@ def print_list(format: str, name: str, records: Iterable[object], lines: Iterabl
         lines: The same as texts.
         empty: Line that is printed if there are no entries.
     """
-    if format == "json":
-        print_json({"schema_version": 1, name: list(records)})
-    elif text := "\n".join(lines) or empty:
-        typer.echo(text)
+    text = "\n".join(lines) or empty
+    if format == "json" or text:
+        print_either(format, {"schema_version": 1, name: list(records)}, text)

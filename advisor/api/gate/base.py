@@ -29,7 +29,6 @@ class Base:
     """What a project is compared with.
 
     Attributes:
-        name: Its name, for people.
         reference: Its name for git, or the path of the lock.
         files: The files of a commit, in the directory to which it was exported; ``None`` for a lock.
         project: What they require; ``None`` if it could not be read.
@@ -37,12 +36,16 @@ class Base:
         lock: The lock; ``None`` for a commit.
     """
 
-    name: str
     reference: str
     files: ProjectFiles | None = None
     project: ProjectRequirements | None = None
     requirements_known: bool = True
     lock: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name, for people."""
+        return f"`{self.reference}`"
 
 
 def read_base(files: ProjectFiles, base: str, project_settings: ProjectSettings, stack: ExitStack) -> Base:
@@ -55,7 +58,7 @@ def read_base(files: ProjectFiles, base: str, project_settings: ProjectSettings,
     """
     # A file of the change must not be taken for the commit of the same name.
     if commit_of(base, files.directory) is None and Path(base).is_file():
-        return Base(name=f"`{base}`", reference=base, lock=Path(base))
+        return Base(reference=base, lock=Path(base))
     return _commit(files, base, project_settings, stack)
 
 
@@ -111,13 +114,13 @@ def _commit(files: ProjectFiles, base: str, project_settings: ProjectSettings, s
     base_files = files.moved_to(directory)
     try:
         # What is not read of the base is not read of the project either, and was reported there.
-        return Base(name=f"`{base}`", reference=base, files=base_files, project=load_project(base_files, report=False))
+        return Base(reference=base, files=base_files, project=load_project(base_files, report=False))
     except UnbuiltProjectError:
         # Its settings and indexes are known, and apply; its code is not run.
         logger.warning("the base `%s` is not built: its requirements are unknown", base)
         project = load_project(base_files, report=False, build=without_requirements)
-        return Base(name=f"`{base}`", reference=base, files=base_files, project=project, requirements_known=False)
+        return Base(reference=base, files=base_files, project=project, requirements_known=False)
     except InputError as error:
         message = error.message.replace(f"{directory}{os.sep}", "")
         logger.warning("the base `%s` has no project that can be read: %s", base, message)
-        return Base(name=f"`{base}`", reference=base, files=base_files)
+        return Base(reference=base, files=base_files)

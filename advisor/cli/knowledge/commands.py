@@ -15,7 +15,7 @@ from advisor.api.option import read_moment
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.knowledge import deliveries, queries, tables
-from advisor.cli.options import FormatOption, KnowledgeOption, print_json
+from advisor.cli.options import FormatOption, KnowledgeOption, print_either
 from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from advisor.user_directories import advisory_database_path
 from knowledge.domain.errors import InputError, suggest
@@ -40,19 +40,18 @@ def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> 
     """Print where the knowledge base is and what it holds."""
     with api.stores.open_readable_store(knowledge) as store:
         content = store.content()
-    if format == "json":
-        print_json({"schema_version": 1, **asdict(content)})
-        return
     total = sum(number for _, number in content.observations)
     by_status = ", ".join(f"{number} {name}" for name, number in content.observations)
-    typer.echo(f"knowledge base  {content.address} (revision {content.revision})")
-    typer.echo(f"content         {content.digest[:16]}")
-    typer.echo(f"observations    {total}{f' ({by_status})' if by_status else ''}")
-    typer.echo(f"stacks          {content.stacks}")
-    typer.echo(f"hardware        {content.hardware}")
-    typer.echo(f"blocks          {content.blocks}")
-    for name, number in content.indicators:
-        typer.echo(f"  {name:30} {number}")
+    lines = (
+        f"knowledge base  {content.address} (revision {content.revision})",
+        f"content         {content.digest[:16]}",
+        f"observations    {total}{f' ({by_status})' if by_status else ''}",
+        f"stacks          {content.stacks}",
+        f"hardware        {content.hardware}",
+        f"blocks          {content.blocks}",
+        *(f"  {name:30} {number}" for name, number in content.indicators),
+    )
+    print_either(format, {"schema_version": 1, **asdict(content)}, "\n".join(lines))
 
 
 @app.command("import")
