@@ -89,13 +89,7 @@ class AnswerMemory:
         return RememberedAnswer(report=document["report"], locks=locks)
 
     def store(self, answer: RememberedAnswer, packages: Iterable[NormalizedName], *, is_final: bool) -> None:
-        """Store an answer.
-
-        Args:
-            answer: The answer.
-            packages: Packages whose index pages it depends on.
-            is_final: Whether it is also valid with a network.
-        """
+        """Store an answer that depends on the index pages of packages; a final one is also valid with a network."""
         if self._is_possible:
             locks = {str(path): text for path, text in answer.locks.items()}
             self._write({"final": is_final, "report": answer.report, "locks": locks}, packages)

@@ -203,12 +203,7 @@ class AdviceInputs:
 def load_project(
     files: ProjectFiles, *, report: bool = True, build: ProjectBuilder | None = None
 ) -> ProjectRequirements:
-    """Read a project and check its settings.
-
-    Args:
-        files: The project's files.
-        report: Whether to log what is not read, and why.
-        build: Builds the metadata of the project if only a build knows its requirements; ``None`` to refuse this.
+    """Read a project, check its settings, and log what is not read, and why.
 
     Raises:
         InputError: If a file cannot be read, or the settings are wrong.

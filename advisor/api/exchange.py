@@ -13,14 +13,7 @@ __all__ = ["DeliveryResult", "pull", "push"]
 
 
 def push(url: str, token: str, *, knowledge: str | None, progress: Callable[[str], None]) -> DeliveryResult:
-    """Deliver the observations that a service does not have; see :func:`knowledge.service.client.push`.
-
-    Args:
-        url: Address of the service.
-        token: Token for it; may be empty.
-        knowledge: Address of the knowledge base; ``None`` for the user's own.
-        progress: Called with the name of each block.
-    """
+    """Deliver the observations that a service does not have; see :func:`knowledge.service.client.push`."""
     service = KnowledgeService(url, token)
     with open_writable_store(knowledge) as store:
         return client.push(store, service, progress=progress)

@@ -243,11 +243,7 @@ _Group = TypeVar("_Group")
 
 
 def with_settings(options: _Group, settings: Mapping[str, Any]) -> _Group:
-    """Return options completed by the settings of a project, and by the values that hold otherwise.
-
-    Args:
-        options: An option group, as the user gave it.
-        settings: The contents of ``[tool.advisor]``.
+    """Return options completed by the settings of a project (``[tool.advisor]``) and the values that hold otherwise.
 
     Raises:
         InputError: If a setting is not a value of its option.
@@ -260,16 +256,7 @@ def with_settings(options: _Group, settings: Mapping[str, Any]) -> _Group:
 def read_pairs(
     texts: Iterable[str], option: str, *, example: str = "name=value", allow_empty: bool = False
 ) -> list[tuple[str, str]]:
-    """Read ``NAME=VALUE`` texts of an option.
-
-    Args:
-        texts: The texts.
-        option: The option, for the error message.
-        example: A correct text, for the error message.
-        allow_empty: Whether a value may be empty.
-
-    Returns:
-        Name and value of each text.
+    """Return the name and the value of each ``NAME=VALUE`` text of an option; the example is for the error message.
 
     Raises:
         InputError: If a text has no name or no value.

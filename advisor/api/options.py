@@ -515,14 +515,6 @@ GROUPS: list[type] = [ProjectFiles, TargetOptions, ResolutionOptions, IndexOptio
 
 
 def at_least_one(name: str, value: int) -> None:
-    """Check a number that must be at least 1.
-
-    Args:
-        name: Name of the argument.
-        value: Its value.
-
-    Raises:
-        InputError: If it is less than 1.
-    """
+    """Raise an `InputError` for the argument of a name whose value is less than 1."""
     if value < 1:
         raise InputError(f"`{name}` must be at least 1, not {value}")

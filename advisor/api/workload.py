@@ -67,12 +67,12 @@ def profile_workload(request: ProfileRequest, *, name: str | None = None) -> Wor
 def import_trace(
     trace: Path, *, project: Path, name: str | None = None, framework: str | None = None, steps: int = 0
 ) -> WorkloadResult:
-    """Read a trace, and write its workload to the file of a project.
+    """Read a trace, and write its workload, by default with the name of its file, to the file of a project.
 
     Args:
         trace: The trace.
         project: Directory of the project.
-        name: Name of the workload; by default the name of the trace's file.
+        name: Name of the workload.
         framework: Distribution and version that were profiled, such as ``torch==2.9.1``; unknown by default.
         steps: Steps in a trace that does not mark them; 0 if unknown.
 

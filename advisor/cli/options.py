@@ -179,15 +179,7 @@ def print_either(format: str, document: object, text: str) -> None:
 
 
 def print_list(format: str, name: str, records: Iterable[object], lines: Iterable[str], *, empty: str = "") -> None:
-    """Print entries as JSON, or one line each.
-
-    Args:
-        format: ``json`` or ``text``.
-        name: Key of the entries in JSON.
-        records: The entries in JSON.
-        lines: The same as texts.
-        empty: Line that is printed if there are no entries.
-    """
+    """Print records as JSON below a name, or a line of text for each; without any, the line for an empty list."""
     text = "\n".join(lines) or empty
     if format == "json" or text:
         print_either(format, {"schema_version": 1, name: list(records)}, text)

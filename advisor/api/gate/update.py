@@ -106,11 +106,6 @@ def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> L
 def update_lock(options: ProjectOptions, *, outputs: Sequence[Path] = (), dry_run: bool = False) -> LockChange:
     """Find the smallest change of a lock that passes the gate, write it, and check what was written.
 
-    Args:
-        options: The options of the project.
-        outputs: Locks to write instead of the project's own.
-        dry_run: Whether to write nothing.
-
     Returns:
         The change, with findings that remain.
 

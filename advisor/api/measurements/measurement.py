@@ -41,16 +41,9 @@ def plan_block(
     python: str = sys.executable,
     name: str | None = None,
 ) -> Block:
-    """Lock stacks for this machine and lay out what to measure.
+    """Lock stacks for this machine and lay out what to measure; see :func:`measure`.
 
-    Args:
-        indicators: Names of indicators.
-        stacks: Requirements of each stack, separated by spaces; the first of each framework is its reference.
-        client: The package indexes.
-        indicator_options: What is measured.
-        sampling: How often.
-        python: Interpreter: a path or a version.
-        name: Name of a block to continue; by default a new one.
+    The interpreter is a path or a version. The name is that of a block to continue, by default a new one.
 
     Raises:
         InputError: If an indicator, a size, a setting or a stack does not exist, or memory does not suffice.
@@ -108,13 +101,6 @@ def run_block(
     progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[Observation, ...]:
     """Measure what is missing of a block, and return all its observations, oldest first.
-
-    Args:
-        block: The block.
-        client: The package indexes.
-        environment: Where stacks are installed.
-        store: Where observations go.
-        progress: Called with a short text before each step.
 
     Raises:
         InputError: If the environments would exceed the disk budget.
