@@ -129,7 +129,7 @@ def test_a_remembered_advice_imports_neither_pydantic_nor_the_solver(
         for _ in range(2)
     )
 
-    loaded = "advisor.api.search advisor.api.session build ortools pydantic sqlalchemy tomli_w"
+    loaded = "advisor.api.search advisor.api.session build ortools pydantic sqlalchemy"
     assert first.stdout.splitlines()[-1] == loaded
     assert second.stdout.splitlines()[:-1] == first.stdout.splitlines()[:-1]
     assert second.stdout.splitlines()[-1] == ""
