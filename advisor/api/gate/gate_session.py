@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -105,8 +105,7 @@ def open_gate(
             _with_base_lock(prepare_target(options, project, table), base_policy)
             for table in select_targets(options.target, project)
         )
-        contexts = tuple(map(_with_locked_python, contexts))
-        _check_pythons(contexts)
+        contexts = tuple(map(_with_certain_python, contexts))
         machines = [context.target.build_machine for context in contexts]
         client = stack.enter_context(open_indexes(options.indexes, index_files.directory, index_project, machines))
         if base_policy is not None and source is not None:
@@ -163,18 +162,16 @@ class _Head:
     resolution: ResolutionOptions
 
 
-def _check_pythons(contexts: Iterable[TargetContext]) -> None:
-    """Check that the interpreter of each target is certain: a gate does not try several."""
-    for context in contexts:
-        if context.other_pythons:
-            raise InputError(
-                f"the project requires Python `{context.project.requires_python}`, and this program runs on another",
-                hint="choose the interpreter of the target with `--python` or in `[tool.advisor]`",
-            )
+def _with_certain_python(context: TargetContext) -> TargetContext:
+    """Return a context with one interpreter: the lock's if that was to be the one with the best stack.
 
-
-def _with_locked_python(context: TargetContext) -> TargetContext:
-    """Return a context with the interpreter that its lock is for, if that was to be the one with the best stack."""
+    A gate does not try several.
+    """
+    if context.other_pythons:
+        raise InputError(
+            f"the project requires Python `{context.project.requires_python}`, and this program runs on another",
+            hint="choose the interpreter of the target with `--python` or in `[tool.advisor]`",
+        )
     if not context.compared_pythons:
         return context
     current = Path(context.files.current) if context.files.current else None

@@ -27,7 +27,7 @@ from advisor.index.client import IndexClient
 from advisor.project.benchmark import read_benchmark
 from advisor.project.interface import parse_root
 from advisor.project.metadata.copy import copy_files, list_files
-from advisor.resolve.candidates.problem import Candidate, CandidateStack
+from advisor.resolve.candidates.problem import Candidate
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import code_of, shipped_settings
 from knowledge.domain.errors import InputError
@@ -191,7 +191,7 @@ def _lock_stacks(
         if not stacks:
             advice = AdviceSession(AdviceInputs(context=context, client=client, estimator=estimator)).recommend()
             compared = [("baseline", advice.baseline), ("recommended", advice.optimum.stack)]
-            if not _differ(advice.baseline, advice.optimum.stack):
+            if not advice.baseline or advice.baseline.versions == advice.optimum.stack.versions:
                 if not can_be_equal:
                     raise _equal_stacks_error(advice.baseline)
                 compared = compared[1:]
@@ -225,11 +225,6 @@ def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext
         raise InputError(f"`{origin}` contains no requirement", hint="write it as `--stack 'numpy==2.2.6'`")
     problem = replace(context.problem, roots=(*context.problem.roots, *roots))
     return replace(context, problem=problem), frozenset(root.name for root in roots)
-
-
-def _differ(baseline: CandidateStack, stack: CandidateStack) -> bool:
-    """Whether there is a baseline, and it differs from a stack."""
-    return bool(baseline) and baseline.versions != stack.versions
 
 
 def _equal_stacks_error(baseline: Sequence[Candidate]) -> InputError:
