@@ -312,21 +312,13 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def is_pinned(path: Path) -> bool:
-    """Whether a requirements file has requirements, each with an exact version.
-
-    Raises:
-        InputError: If it cannot be read.
-    """
+    """Whether a requirements file has requirements, each with an exact version."""
     exact = pins(path)
     return bool(exact) and all(exact)
 
 
 def pins(path: Path) -> list[bool]:
-    """Return for each requirement of a file whether its version, or its address, is exact.
-
-    Raises:
-        InputError: If it cannot be read.
-    """
+    """Return for each requirement of a file whether its version, or its address, is exact."""
     roots = (root for root in read_requirements(path).roots if not root.constraint)
     return [root.direct.is_exact if root.direct else bool(exact_versions(root)) for root in roots]
 
