@@ -106,35 +106,31 @@ def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfigura
     Raises:
         InputError: If an address is malformed.
     """
-    urls = (
-        *(configuration.default, *configuration.extra, *configuration.supplemental),
-        *(*configuration.bindings.values(), *configuration.find_links),
-        *(url for urls in configuration.builds.values() for url in urls),
-    )
     machines = _netrc()
     credentials: dict[str, tuple[str, str]] = {}
-    for url in urls:
+
+    def clean(url: str) -> str:
         try:
             parts = urlsplit(url)
-            if parts.scheme not in _PORTS:
-                continue
-            origin = origin_of(url)
+            origin = origin_of(url) if parts.scheme in _PORTS else ""
         except ValueError as error:
             raise InputError(f"the index address `{without_credentials(url)}` is malformed: {error}") from None
-        if parts.username:
+        if origin and parts.username:
             credentials[origin] = (unquote(parts.username), unquote(parts.password or ""))
         elif parts.scheme == "https" and (credential := machines.get(parts.hostname or "")):
             credentials.setdefault(origin, credential)
-    clean = replace(
+        return without_credentials(url)
+
+    plain = replace(
         configuration,
-        default=without_credentials(configuration.default),
-        extra=tuple(without_credentials(url) for url in configuration.extra),
-        supplemental=tuple(without_credentials(url) for url in configuration.supplemental),
-        find_links=tuple(without_credentials(url) for url in configuration.find_links),
-        bindings={name: without_credentials(url) for name, url in configuration.bindings.items()},
-        builds={name: tuple(map(without_credentials, urls)) for name, urls in configuration.builds.items()},
+        default=clean(configuration.default),
+        extra=tuple(map(clean, configuration.extra)),
+        supplemental=tuple(map(clean, configuration.supplemental)),
+        bindings={name: clean(url) for name, url in configuration.bindings.items()},
+        find_links=tuple(map(clean, configuration.find_links)),
+        builds={name: tuple(map(clean, urls)) for name, urls in configuration.builds.items()},
     )
-    return clean, credentials
+    return plain, credentials
 
 
 def _netrc() -> Mapping[str, tuple[str, str]]:

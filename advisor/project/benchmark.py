@@ -7,10 +7,9 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.project.formats.pyproject import read_identity, read_settings
 from advisor.project.metadata.copy import list_files
@@ -30,16 +29,8 @@ _EXAMPLES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkTable:
-    """The table, validated.
-
-    Attributes:
-        command: Program and arguments.
-        metric: What is measured.
-        files: Patterns of the files whose contents are the benchmark's identity.
-        warmup_runs: Runs before the first sample in each process.
-    """
+class BenchmarkTable(NamedTuple):
+    """The table, validated; its files are patterns."""
 
     command: tuple[str, ...]
     metric: Metric

@@ -73,6 +73,9 @@ class Part:
 class Transport:
     """HTTP with one pool of connections, which all threads share.
 
+    Each request raises an `IndexUnreachableError` if there is no answer, or an error, and a `TooLargeError` if the
+    answer exceeds its limit.
+
     Attributes:
         request_counts: Number of requests by kind (``GET``, ``HEAD``, ``POST``, ``ranged``).
     """
@@ -101,20 +104,11 @@ class Transport:
             accept: Accepted media types.
             etag: ``ETag`` of the cached answer.
             limit: Maximum size of the body in bytes.
-
-        Raises:
-            IndexUnreachableError: If there is no answer, or an error.
-            TooLargeError: If the body exceeds the limit.
         """
         return self._send("GET", url, {"Accept": accept} | ({"If-None-Match": etag} if etag else {}), limit)
 
     def post(self, url: str, body: bytes) -> IndexResponse:
-        """Send a query as JSON. Repeating it must have no effect, because it is sent again after transient errors.
-
-        Raises:
-            IndexUnreachableError: If there is no answer, or an error.
-            TooLargeError: If the answer exceeds the limit.
-        """
+        """Send a query as JSON. Repeating it must have no effect, because it is sent again after transient errors."""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         return self._send("POST", url, headers, PAGE_BYTES, body)
 
@@ -144,7 +138,6 @@ class Transport:
 
         Raises:
             IndexUnreachableError: If there is no answer, or an error, including 404.
-            TooLargeError: If the file is larger than :data:`FILE_BYTES`.
         """
         self.request_counts["GET"] += 1
         headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
@@ -180,7 +173,6 @@ class Transport:
         Raises:
             GoneError: If the file does not exist.
             RangeError: If the server does not support range requests.
-            IndexUnreachableError: If there is no answer.
         """
         self.request_counts["ranged"] += 1
         byte_range = f"bytes={first}" if first < 0 else f"bytes={first}-{'' if last is None else last}"

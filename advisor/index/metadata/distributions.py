@@ -54,7 +54,11 @@ class MetadataError(ValueError):
 
 
 class Distributions:
-    """Reads distributions. Safe for many threads."""
+    """Reads distributions. Safe for many threads.
+
+    An `UnavailableError` is raised if the index does not answer, its answer does not match its page, a file cannot be
+    read, or the cache has no entry while offline.
+    """
 
     def __init__(self, access: IndexAccess) -> None:
         self._access = access
@@ -67,8 +71,6 @@ class Distributions:
 
         Raises:
             MetadataError: If it is malformed.
-            UnavailableError: If the index does not answer, the answer does not match its page, or the cache has no
-                entry while offline.
         """
         key = _cache_key(file)
         if key is not None and not file.filename.endswith(".whl"):
@@ -83,7 +85,6 @@ class Distributions:
 
         Raises:
             MetadataError: If the build fails, or generates malformed metadata.
-            UnavailableError: As for :meth:`metadata`.
         """
 
         def build_metadata() -> str:
@@ -115,11 +116,7 @@ class Distributions:
             raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
 
     def unpack(self, file: DistributionFile, folder: Path) -> Path:
-        """Unpack an sdist or an archive of a repository to a new folder, and return its top-level directory.
-
-        Raises:
-            UnavailableError: If it cannot be read or unpacked, or this program is offline.
-        """
+        """Unpack an sdist or an archive of a repository to a new folder, and return its top-level directory."""
         from advisor.index.metadata.build import unpack
 
         self._check_reachable(file)
@@ -127,11 +124,7 @@ class Distributions:
             return unpack(archive, file.filename, folder)
 
     def remote_hash(self, file: DistributionFile) -> str:
-        """Return the SHA-256 of a remote file that no index lists; it is downloaded, or from the cache if offline.
-
-        Raises:
-            UnavailableError: If it cannot be read, or is not in the cache while offline.
-        """
+        """Return the SHA-256 of a remote file that no index lists; it is downloaded, or from the cache if offline."""
         if self._offline and (cached := self._cache.read("hash", file.identity)) is not None:
             return cached.decode()
         self._check_reachable(file)
@@ -145,11 +138,7 @@ class Distributions:
             raise self._access.missing(f"`{file.filename}`")
 
     def size(self, file: DistributionFile) -> int | None:
-        """Return the size of a file in bytes; it is requested if the index page does not contain it.
-
-        Raises:
-            UnavailableError: If the index does not answer, or a file of this machine does not exist.
-        """
+        """Return the size of a file in bytes; it is requested if the index page does not contain it."""
         if file.size is not None:
             return file.size
         if (path := local_path(file.url)) is not None:
@@ -180,7 +169,6 @@ class Distributions:
 
         Raises:
             RangeError: If the server does not support range requests.
-            UnavailableError: If the index does not answer, or the file is not a readable wheel.
         """
         if not file.filename.endswith(".whl"):
             return None
@@ -214,11 +202,7 @@ class Distributions:
             self._cache.write("unpacked", key, str(unpacked).encode())
 
     def local_hash(self, file: DistributionFile, path: Path) -> str:
-        """Return the SHA-256 of a file of this machine.
-
-        Raises:
-            UnavailableError: If it cannot be read.
-        """
+        """Return the SHA-256 of a file of this machine."""
         if (key := _cache_key(file)) and (cached := self._cache.read("hash", key)) is not None:
             return cached.decode()
         try:

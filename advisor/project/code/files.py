@@ -65,16 +65,10 @@ class SourceFile(NamedTuple):
             return file.read()
 
 
-def source_files(directory: Path) -> Iterator[SourceFile]:
+def project_files(directory: Path, patterns: Sequence[str] = ()) -> Iterator[SourceFile]:
     """Yield the source files of a project, at most 10 000: the files of a directory before its subdirectories.
 
     Files of tests, documentation, builds, environments and hidden directories are left out.
-    """
-    return project_files(directory, ())
-
-
-def project_files(directory: Path, patterns: Sequence[str]) -> Iterator[SourceFile]:
-    """Yield the source files of a project, as :func:`source_files` does, and its other files of some names.
 
     Args:
         directory: The project.
