@@ -321,13 +321,11 @@ class IndexClient:
         """
         digest = file.sha256
         if digest is None:
-            path = local_path(file.url)
-            if path is None and (not file.index or file.index in self.configuration.find_links):
-                return replace(file, sha256=self.distributions.remote_hash(file), size=self.size(file))
-            if path is None:
+            is_listed = file.index and file.index not in self.configuration.find_links
+            if is_listed and local_path(file.url) is None:
                 raise IndexAnswerError(
                     f"`{without_credentials(file.index)}` has no SHA-256 of `{file.filename}`, which a lock needs",
                     hint="use an index that publishes hashes",
                 )
-            digest = self.distributions.local_hash(file, path)
+            digest = self.distributions.sha256(file)
         return replace(file, sha256=digest, size=self.size(file))

@@ -1,4 +1,7 @@
-"""Reads the index configuration of pip and uv."""
+"""Reads the index configuration of pip and uv.
+
+An `InputError` is raised for a file that cannot be read, and an address or an option that is malformed.
+"""
 
 from __future__ import annotations
 
@@ -102,9 +105,6 @@ def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfigura
 
     For an HTTPS index whose address has no credentials, those of its host in the user's ``.netrc`` are used. They are
     not used over HTTP, because that file contains neither scheme nor port. Its ``default`` entry is not used.
-
-    Raises:
-        InputError: If an address is malformed.
     """
     machines = _netrc()
     credentials: dict[str, tuple[str, str]] = {}
@@ -156,9 +156,6 @@ def read_configuration(
         directory: The project's directory.
         environment: Environment variables; the process's own by default.
         home: The user's home directory; the real one by default.
-
-    Raises:
-        InputError: If a configuration file cannot be read.
     """
     variables = os.environ if environment is None else environment
     if home is None:
@@ -258,11 +255,7 @@ def _uv_bindings(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_strategy(name: str) -> str:
-    """Return the strategy for the name of a strategy in uv.
-
-    Raises:
-        InputError: If there is no such strategy.
-    """
+    """Return the strategy for the name of a strategy in uv."""
     # The third strategy of uv differs from the second only in its search order.
     supported = {**dict.fromkeys(STRATEGIES), "unsafe-first-match": None}
     if name not in supported:

@@ -1,4 +1,7 @@
-"""The benchmark of a project: the table `[tool.advisor.benchmark]` of `pyproject.toml`, and its files."""
+"""The benchmark of a project: the table `[tool.advisor.benchmark]` of `pyproject.toml`, and its files.
+
+An `InputError` is raised if there is no benchmark, a key or value of its table is wrong, or a pattern matches no file.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +45,6 @@ def read_benchmark(directory: Path) -> Benchmark:
     """Return the benchmark of a project, with the files that it has now.
 
     Its identity selects its observations (:func:`knowledge.evidence.stacks.benchmark_comparisons`).
-
-    Raises:
-        InputError: If the project defines no benchmark, or the definition is wrong.
     """
     path = directory / _FILE
     settings = read_settings(path) if path.is_file() else {}
@@ -65,11 +65,7 @@ def read_benchmark(directory: Path) -> Benchmark:
 
 
 def check_benchmark(table: Mapping[str, Any]) -> BenchmarkTable:
-    """Return the benchmark of a table ``[tool.advisor.benchmark]``.
-
-    Raises:
-        InputError: If a key does not exist, is missing, or has a wrong value.
-    """
+    """Return the benchmark of a table ``[tool.advisor.benchmark]``."""
     _check_keys(table, _KEYS, "benchmark")
     if "command" not in table:
         hint = f"add `{_EXAMPLES['command']}`"
@@ -89,9 +85,6 @@ def select_files(patterns: Sequence[str], names: Iterable[str]) -> tuple[str, ..
         patterns: Patterns of paths with `*`, `?`, `[...]` and, for any number of directories, `**`; a pattern that
             matches a directory selects all files in it.
         names: Paths of all files.
-
-    Raises:
-        InputError: If a pattern matches no file.
     """
     parts = {name: tuple(name.split("/")) for name in names}
     selected: set[str] = set()

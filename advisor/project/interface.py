@@ -166,14 +166,7 @@ def check_available(names: Iterable[str], available: Collection[str], path: Path
 
 
 def table_in(document: Mapping[str, Any], key: str, path: Path, *, parent: str = "") -> Mapping[str, Any]:
-    """Return a table of a document or of a table, empty if there is none.
-
-    Args:
-        document: The document or table.
-        key: Name of the table.
-        path: The file, for messages.
-        parent: Name of the table that contains it, with a point at its end; empty for the document.
-    """
+    """Return a table of a document, or of the table ``parent`` (with a point at its end), empty if there is none."""
     table = document.get(key, {})
     if not isinstance(table, dict):
         raise InputError(f"`{path}`: `{parent}{key}` is not a table")
@@ -273,13 +266,7 @@ def parse_direct(address: str, origin: str) -> DirectReference:
 
 
 def defined_source(source: Any, sources: Mapping[str, str], package: str, place: str) -> str:
-    """Return the address of a package's source.
-
-    Args:
-        source: Name of the source.
-        sources: Addresses of the sources that the project defines, by name.
-        package: The package, for messages.
-        place: File and line, for messages.
+    """Return the address of the source of a package, from those that the project defines.
 
     Raises:
         InputError: If the source is not defined; the package would be taken from another index.

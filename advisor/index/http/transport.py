@@ -34,14 +34,11 @@ _IN_MEMORY_BYTES = 16 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexResponse:
-    """An answer of an index.
+    """An answer of an index, with some of its headers.
 
     Attributes:
         status: HTTP status; 404 also stands for 410.
         body: The body; empty unless the status is 200.
-        content_type: The header ``Content-Type``.
-        etag: The header ``ETag``.
-        cache_control: The header ``Cache-Control``.
         url: Address after redirects, without credentials.
     """
 
@@ -97,13 +94,9 @@ class Transport:
             return self._opened
 
     def get(self, url: str, *, accept: str, etag: str | None = None, limit: int = PAGE_BYTES) -> IndexResponse:
-        """Get an address. An absent resource (404, 410) and an unmodified one (304) are no errors.
+        """Get an address. An absent resource (404, 410) and one that still has the given ``ETag`` (304) are no errors.
 
-        Args:
-            url: The address.
-            accept: Accepted media types.
-            etag: ``ETag`` of the cached answer.
-            limit: Maximum size of the body in bytes.
+        The body has at most ``limit`` bytes.
         """
         return self._send("GET", url, {"Accept": accept} | ({"If-None-Match": etag} if etag else {}), limit)
 

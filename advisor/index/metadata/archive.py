@@ -144,13 +144,7 @@ def _unpacked_size(archive: zipfile.ZipFile, filename: str) -> int:
 def read_sdist_texts(sdist: BinaryIO, filename: str, *, is_complete: Callable[[str], bool]) -> dict[str, str]:
     """Return the ``PKG-INFO`` and the ``pyproject.toml`` at the top of an sdist, by these names.
 
-    Args:
-        sdist: The sdist.
-        filename: Its file name.
-        is_complete: Whether a ``PKG-INFO`` is enough, so that nothing else is read.
-
-    Returns:
-        The texts; a ``pyproject.toml`` that does not exist, or is too large, is left out.
+    A ``pyproject.toml`` is left out if it does not exist, is too large, or if the ``PKG-INFO`` is complete without it.
     """
     texts: dict[str, str] = {}
     read = _zip_texts if filename.endswith(".zip") else _tar_texts

@@ -123,14 +123,21 @@ class Distributions:
         with self._opened(file) as archive:
             return unpack(archive, file.filename, folder)
 
-    def remote_hash(self, file: DistributionFile) -> str:
-        """Return the SHA-256 of a remote file that no index lists; it is downloaded, or from the cache if offline."""
-        if self._offline and (cached := self._cache.read("hash", file.identity)) is not None:
+    def sha256(self, file: DistributionFile) -> str:
+        """Return the SHA-256 of a file that no index lists; a remote one is downloaded, or cached if offline."""
+        key, is_remote = _cache_key(file), local_path(file.url) is None
+        if key and (self._offline or not is_remote) and (cached := self._cache.read("hash", key)) is not None:
             return cached.decode()
-        self._check_reachable(file)
-        with self._transport.download(file.url) as (_, digest):
-            self._cache.write("hash", file.identity, digest.encode())
-            return digest
+        if is_remote:
+            self._check_reachable(file)
+            with self._transport.download(file.url) as (_, digest):
+                pass
+        else:
+            with self._opened(file) as opened:
+                digest = hashlib.file_digest(cast(io.BufferedReader, opened), "sha256").hexdigest()
+        if key:
+            self._cache.write("hash", key, digest.encode())
+        return digest
 
     def _check_reachable(self, file: DistributionFile) -> None:
         """Check that a file is on this machine, or may be requested."""
@@ -200,19 +207,6 @@ class Distributions:
             if file.size is None:
                 self._cache.write("size", key, str(wheel.seek(0, io.SEEK_END)).encode())
             self._cache.write("unpacked", key, str(unpacked).encode())
-
-    def local_hash(self, file: DistributionFile, path: Path) -> str:
-        """Return the SHA-256 of a file of this machine."""
-        if (key := _cache_key(file)) and (cached := self._cache.read("hash", key)) is not None:
-            return cached.decode()
-        try:
-            with path.open("rb") as opened:
-                digest = hashlib.file_digest(opened, "sha256").hexdigest()
-            if key:
-                self._cache.write("hash", key, digest.encode())
-            return digest
-        except OSError as error:
-            raise _unreadable(file, error) from None
 
     def _read_metadata(self, file: DistributionFile) -> str:
         if local_path(file.url) is None and self._offline:

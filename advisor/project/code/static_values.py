@@ -25,7 +25,7 @@ class StaticModule:
     """The top level of a Python file.
 
     A name has a value if it is bound once, at the top level, to an expression of literals and such names, and if no
-    statement changes its value.
+    statement changes its value. A :class:`NotStaticError` is raised for a value that is known only when the code runs.
     """
 
     def __init__(self, tree: ast.Module) -> None:
@@ -43,15 +43,7 @@ class StaticModule:
             self._record(node)
 
     def value(self, node: ast.expr, local: Mapping[str, Any] = _NO_LOCALS) -> Any:
-        """Return the value of an expression.
-
-        Args:
-            node: The expression.
-            local: Values of names that are bound where it is, such as the names of a loop.
-
-        Raises:
-            NotStaticError: If it is known only when the code runs.
-        """
+        """Return the value of an expression, with values of names that are local to it, such as those of a loop."""
         try:
             return self._value_with(local, node)
         except (TypeError, KeyError, IndexError, ValueError, MemoryError, RecursionError) as error:
@@ -60,16 +52,7 @@ class StaticModule:
     def rounds(
         self, target: ast.expr, items: ast.expr, local: Mapping[str, Any] = _NO_LOCALS
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the local names of each round of a loop, with their values.
-
-        Args:
-            target: The variable of the loop, or a tuple of variables.
-            items: What the loop runs over.
-            local: Values of names that are bound around the loop.
-
-        Raises:
-            NotStaticError: If they are known only when the code runs.
-        """
+        """Yield the names of each round of a loop over items, with their values; the target is a name, or several."""
         value = self.value(items, local)
         if not isinstance(value, (list, dict)):
             raise NotStaticError(f"line {target.lineno}")

@@ -163,10 +163,7 @@ def _read_pixi(file: TomlFile, tables: Sequence[Mapping[str, Any]]) -> ProjectRe
 
 
 def specifier_of(version: str) -> str:
-    """Convert a version of a conda package to a specifier (PEP 440).
-
-    Args:
-        version: The version, such as `=1.2`, `1.2.*`, `>=1.2,<2` or `=1.2.3=py38_0`; empty if every one is accepted.
+    """Convert a version of a conda package, such as `=1.2`, `>=1.2,<2` or `=1.2.3=py38_0`, to a specifier (PEP 440).
 
     Raises:
         ValueError: If a specifier cannot express it.

@@ -60,11 +60,7 @@ def python_range(constraint: Any, path: Path) -> str | None:
 
 
 def admits_python(constraint: str, pythons: str) -> bool:
-    """Whether a constraint of Poetry, such as `^3.9 || ^4.0`, admits an interpreter.
-
-    Args:
-        constraint: The constraint.
-        pythons: Specifier of interpreters, such as `==3.12.*`; one admitted interpreter is enough.
+    """Whether a constraint of Poetry (`^3.9 || ^4.0`) admits one interpreter of a specifier such as `==3.12.*`.
 
     Raises:
         ValueError: If it is not a constraint.

@@ -76,11 +76,7 @@ def read_requirements(path: Path, *, constraint: bool = False, directory: Path |
 
 
 def read_requirement_lines(path: Path, lines: Iterable[tuple[int, str]]) -> ProjectRequirements:
-    """Read lines of a requirements file that are part of a file of another format.
-
-    Args:
-        path: The file.
-        lines: The number of each line in the file, and the line.
+    """Read lines of a requirements file, each with its number, that are part of a file of another format.
 
     Raises:
         UnreadableFileError: If a line is malformed or not supported, or names a file that cannot be read.

@@ -101,7 +101,9 @@ class _Reader:
 
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
-        self._imported = dict(imported_objects(_statements(tree)))
+        # In reverse order: of several imports with one name, the first counts.
+        self._statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)][::-1]
+        self._imported = dict(imported_objects(self._statements))
         while aliases := self._aliases():
             self._imported |= aliases
         self._rounds = 0
@@ -110,7 +112,7 @@ class _Reader:
     def _aliases(self) -> dict[str, str]:
         """Return the names that are assigned imported objects and nothing else, such as ``t`` in ``t = torch``."""
         assigned: dict[str, list[ast.expr]] = defaultdict(list)
-        for node in _statements(self._tree):
+        for node in self._statements:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Name) and target.id not in self._imported:
@@ -321,18 +323,6 @@ class _Reader:
 def _at(line: int, settings: Iterable[ProjectSetting], *, is_default: bool = False) -> Iterator[ProjectSetting]:
     """Yield settings with the line of the code that makes them."""
     return (replace(setting, line=line, origin="code", is_default=is_default) for setting in settings)
-
-
-def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield the statements of a file, at any depth."""
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.stmt):
-            yield node
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            parts = getattr(node, name, ())
-            pending += parts if isinstance(parts, list) else ()
 
 
 def _conditional_parts(node: ast.AST) -> list[ast.AST]:
