@@ -38,10 +38,9 @@ def advise(
 ) -> tuple[float, float]:
     """Return the processor time in seconds and the peak memory in MB of one advice."""
     from advisor.api.advice_inputs import AdviceInputs
-    from advisor.api.context import open_predictor, prepare_target
+    from advisor.api.context import load_project, open_predictor, prepare_target
     from advisor.api.indexes import open_indexes
     from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
-    from advisor.api.project import load_project
     from advisor.api.session import AdviceSession
 
     start = time.process_time()

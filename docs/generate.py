@@ -15,7 +15,7 @@ from typing import Any
 import typer.main
 
 from advisor.api.configuration import keys, target_keys
-from advisor.api.measurement_options import WorkerOptions
+from advisor.api.measurements.options import WorkerOptions
 from advisor.api.option import option_fields
 from advisor.api.options import GROUPS
 from advisor.cli.app import make_app

@@ -6,10 +6,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
+from advisor.api.context import (
+    TargetContext,
+    load_project,
+    open_predictor,
+    prepare_target,
+    project_builder,
+    read_current_lock,
+    select_targets,
+)
 from advisor.api.indexes import open_indexes
 from advisor.api.options import ProjectOptions
-from advisor.api.project import load_project, project_builder, select_targets
 from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock
 from advisor.resolve.score.predictor import Predictor

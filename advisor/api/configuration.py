@@ -118,17 +118,12 @@ _ORDER = ("text", "list", "boolean", "table")
 
 def keys() -> dict[str, Key]:
     """Return all keys by their names: texts and numbers first, then lists, truth values and tables."""
-    fields = [field for group in GROUPS for field in key_fields(group)]
-    by_kind = {kind: [_key_of(field) for field in fields if field.kind == kind] for kind in _ORDER}
-    all_keys = (
-        *by_kind["text"],
-        *_FURTHER_LISTS,
-        *by_kind["list"],
-        *by_kind["boolean"],
-        *by_kind["table"],
-        *_FURTHER_TABLES,
-    )
-    return {key.name: key for key in all_keys}
+    pairs = [
+        *(("list", key) for key in _FURTHER_LISTS),
+        *((field.kind, _key_of(field)) for group in GROUPS for field in key_fields(group)),
+        *(("table", key) for key in _FURTHER_TABLES),
+    ]
+    return {key.name: key for _, key in sorted(pairs, key=lambda pair: _ORDER.index(pair[0]))}
 
 
 def _key_of(field: OptionField) -> Key:

@@ -1,4 +1,4 @@
-"""A project made ready for one target: requirements, target, settings, predictions."""
+"""A project as it is read, and made ready for one target: requirements, settings, targets, predictions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from advisor.api.configuration import check_table
 from advisor.api.option import with_settings
 from advisor.api.options import (
     REPLACE_PACKAGES,
@@ -20,30 +21,34 @@ from advisor.api.options import (
     ProjectFiles,
     ProjectOptions,
     ResolutionOptions,
+    TargetOptions,
 )
-from advisor.api.project import TargetTable
 from advisor.domain.target import Target, make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.locks.current import read_current
 from advisor.locks.lock import Lock
 from advisor.locks.registry import default_format, lock_formats
-from advisor.project.benchmark import read_benchmark
+from advisor.project.benchmark import check_benchmark, read_benchmark
 from advisor.project.formats.pyproject import has_uv_settings
 from advisor.project.interface import (
+    ProjectBuilder,
     ProjectRequirements,
+    SelectedParts,
     pythons_to_compare,
     settings_requirements,
     supported_pythons,
     supports_own_python,
 )
+from advisor.project.metadata.built_metadata import cached_builder
 from advisor.project.metadata.stated_metadata import read_stated_metadata
+from advisor.project.read import read_project
 from advisor.project.workload.file import WORKLOAD_FILE, read_workloads
 from advisor.project.workload.proposal import Proposal, propose_workload
 from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
 from advisor.resolve.score.predictor import Predictor
 from advisor.user_directories import cache_directory, readable_address
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.frameworks import MEASURED
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.workloads import Workload, find_workload, workload_of_profile
@@ -56,6 +61,8 @@ logger = logging.getLogger(__name__)
 
 BEST_PYTHON = "best"
 """Value of the setting `python` that selects the interpreter with the best-scored stack."""
+TargetTable = tuple[str, Mapping[str, Any]]
+"""Name and keys of a target; an empty name for the target that the other settings describe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +184,68 @@ class TargetContext:
         return read_benchmark(self.files.directory).identity
 
 
+def load_project(
+    files: ProjectFiles, *, report: bool = True, build: ProjectBuilder | None = None
+) -> ProjectRequirements:
+    """Read a project and check its settings.
+
+    Args:
+        files: The project's files.
+        report: Whether to log what is not read, and why.
+        build: Builds the metadata of the project if only a build knows its requirements; ``None`` to refuse this.
+
+    Raises:
+        InputError: If a file cannot be read, or the settings are wrong.
+        UnbuiltProjectError: If the project must be built, and may not.
+        BuildError: If a build fails.
+    """
+    project = read_project(
+        files.directory,
+        requirements=files.requirements,
+        constraints=files.constraints,
+        overrides=files.overrides,
+        selection=SelectedParts(extras=tuple(files.extras), groups=tuple(files.groups), build=build),
+    )
+    if report:
+        for reason in project.skipped:
+            logger.warning(reason)
+        if not any(not root.constraint for root in project.roots):
+            has_parts = not all(Path(name).suffix in (".txt", ".in") for name in project.files)
+            further = "; `--extra` and `--group` select further ones of it" if has_parts else ""
+            logger.warning("the project requires no packages%s", further)
+    check_table(project.settings, "pyproject.toml")
+    if "benchmark" in project.settings:
+        check_benchmark(project.settings["benchmark"])
+    return project
+
+
+def project_builder(options: ProjectOptions) -> ProjectBuilder | None:
+    """Return what builds the metadata of a project, which runs its code; ``None`` if the options do not allow it."""
+    if not (options.resolution.build_project or options.resolution.build_sdists):
+        return None
+    return cached_builder(DiskCache(cache_directory(options.indexes.cache_directory)))
+
+
+def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequence[TargetTable]:
+    """Return the targets that the options name; without names the project's targets, unless options describe one.
+
+    Raises:
+        InputError: If the project has no target of a name.
+    """
+    tables: Mapping[str, Mapping[str, Any]] = project.settings.get("targets", {})
+    for name in options.names:
+        if name not in tables:
+            raise InputError(
+                f"the project has no target `{name}`",
+                hint=suggest(name, tables) or "define it with `[tool.advisor.targets.NAME]` in `pyproject.toml`",
+            )
+    if options.names:
+        return [(name, tables[name]) for name in dict.fromkeys(options.names)]
+    if not tables or options.hardware or options.python or options.platform:
+        return [("", {})]
+    return list(tables.items())
+
+
 def prepare_target(
     options: ProjectOptions, project: ProjectRequirements, table: TargetTable = ("", {})
 ) -> TargetContext:
@@ -254,11 +323,7 @@ def _warn_of_another_machine(profile: ProfiledWorkload, target: Target) -> None:
 
 
 def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
-    """Return which packages may replace others.
-
-    Raises:
-        InputError: If the catalogue does not know a replacement in the settings.
-    """
+    """Return which packages may replace others."""
     replacements = settings.get("replace-packages", {})
     if replacements:
         from advisor.resolve.recommendation.package_choices import check_replacement

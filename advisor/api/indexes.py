@@ -128,11 +128,7 @@ def _mirror_of(url: str, mirrors: Mapping[str, str]) -> str:
 
 
 def _advisory_service(choice: str | None) -> str | None:
-    """Return the address of the service for known vulnerabilities; ``None`` if none is used.
-
-    Raises:
-        InputError: If the choice is neither an address nor `off`.
-    """
+    """Return the address of the service for known vulnerabilities; ``None`` if none is used."""
     if choice == "off":
         return None
     if choice is not None and not choice.startswith(("http://", "https://")):

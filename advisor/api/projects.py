@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.api.gate_session import GateOptions, open_gate
+from advisor.api.gate.gate_session import GateOptions, open_gate
 from advisor.api.options import (
     IndexOptions,
     Project,

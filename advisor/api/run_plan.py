@@ -13,12 +13,8 @@ from advisor.locks.setting_value import AppliedSetting
 from knowledge.catalogue.fit import Misfit, misfit_of
 from knowledge.catalogue.settings import JOINED_VARIABLES, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.hardware.detect import detect
+from knowledge.hardware.detect import detect as detect_hardware
 from knowledge.hardware.this_machine import allowed_processors, installed_libraries, node_processors
-
-
-def _detect() -> HardwareProfile:
-    return detect()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +33,7 @@ class RunMachine:
     processors: frozenset[int] | None = field(default_factory=allowed_processors)
     node: Callable[[int], frozenset[int] | None] = node_processors
     libraries: Callable[[Sequence[str]], Mapping[str, Path]] = installed_libraries
-
-    detect: Callable[[], HardwareProfile] = _detect
+    detect: Callable[[], HardwareProfile] = detect_hardware
 
     @cached_property
     def hardware(self) -> HardwareProfile:

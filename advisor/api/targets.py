@@ -99,11 +99,7 @@ def _named(session: AdviceSession) -> Iterator[None]:
 
 
 def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]]:
-    """Return the targets of each lock.
-
-    Raises:
-        InputError: If a lock has no known format, or cannot hold several targets.
-    """
+    """Return the targets of each lock."""
     owners: dict[Path, list[AdviceSession]] = {}
     for session in sessions:
         owners.setdefault(session.context.default_lock, []).append(session)

@@ -61,9 +61,9 @@ COMMANDS = {
     "hardware": ("hardware:app", "Show and compare hardware."),
     "rules": ("rules:app", "Show the rules and their sources."),
     "config": ("config:app", "Show the configuration that is in force."),
-    "pi": ("pi:app", "Measure performance indicators."),
+    "pi": ("pi.commands:app", "Measure performance indicators."),
     "workload": ("workload:app", "Profile your own program: which operations take its time."),
-    "knowledge": ("knowledge:app", "Query, import, export and verify the knowledge base."),
+    "knowledge": ("knowledge.commands:app", "Query, import, export and verify the knowledge base."),
 }
 """Where each command is defined, as module of this package and name in it, and the first sentences of its help."""
 

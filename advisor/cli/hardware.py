@@ -106,15 +106,14 @@ def list_profiles(
     if instances is not None:
         check_format(instances, among=(*PROVIDERS, "all"), what="cloud provider")
         machines = [m for m in cloud_instances().values() if instances in (m.provider, "all")]
-    if vendor is not None:
-        _check_filter("vendor", vendor, {_vendor(m) for m in machines})
-        machines = [m for m in machines if vendor.lower() == _vendor(m)]
-    if kind is not None:
-        _check_filter("kind", kind, {_kind(m) for m in machines})
-        machines = [m for m in machines if kind.lower() == _kind(m)]
-    if architecture is not None:
-        _check_filter("architecture", architecture, {value for m in machines for value in _architectures(m)})
-        machines = [m for m in machines if architecture.lower() in _architectures(m)]
+    for option, value, names_of in (
+        ("vendor", vendor, _vendor),
+        ("kind", kind, _kind),
+        ("architecture", architecture, _architectures),
+    ):
+        if value is not None:
+            _check_filter(option, value, {name for machine in machines for name in names_of(machine)})
+            machines = [machine for machine in machines if value.lower() in names_of(machine)]
     if min_memory is not None:
         machines = [m for m in machines if _memory(m) >= min_memory * 2**30]
     if text is not None:
@@ -128,26 +127,21 @@ def list_profiles(
 
 
 def _check_filter(option: str, value: str, values: Iterable[str]) -> None:
-    """Refuse a value that no profile has.
-
-    Raises:
-        InputError: If no profile has it.
-    """
+    """Refuse a value that no profile has."""
     choices = sorted(choice for choice in values if choice)
     if value.lower() not in choices:
         raise InputError(f"no profile has {option} `{value}`", hint=suggest(value.lower(), choices))
 
 
-def _vendor(machine: ShippedMachine) -> str:
+def _vendor(machine: ShippedMachine) -> tuple[str, ...]:
     """Return the vendor of the accelerator, or of the processor by its usual name."""
-    if machine.model is not None:
-        return machine.model.vendor
     vendor = machine.profile.cpu.vendor
-    return {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(vendor, vendor.lower())
+    usual = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(vendor, vendor.lower())
+    return (machine.model.vendor if machine.model is not None else usual,)
 
 
-def _kind(machine: ShippedMachine) -> str:
-    return machine.model.kind if machine.model is not None else _PROCESSOR
+def _kind(machine: ShippedMachine) -> tuple[str, ...]:
+    return (machine.model.kind if machine.model is not None else _PROCESSOR,)
 
 
 def _architectures(machine: ShippedMachine) -> tuple[str, ...]:

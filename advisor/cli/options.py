@@ -8,7 +8,7 @@ import inspect
 import json
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -168,3 +168,19 @@ FormatOption = Annotated[str, typer.Option("--format", metavar="FORMAT", help="t
 def print_json(document: object) -> None:
     """Print a document to standard output as indented JSON."""
     typer.echo(json.dumps(document, indent=2))
+
+
+def print_list(format: str, name: str, records: Iterable[object], lines: Iterable[str], *, empty: str = "") -> None:
+    """Print entries as JSON, or one line each.
+
+    Args:
+        format: ``json`` or ``text``.
+        name: Key of the entries in JSON.
+        records: The entries in JSON.
+        lines: The same as texts.
+        empty: Line that is printed if there are no entries.
+    """
+    if format == "json":
+        print_json({"schema_version": 1, name: list(records)})
+    elif text := "\n".join(lines) or empty:
+        typer.echo(text)

@@ -144,11 +144,7 @@ def env(
 
 
 def _shell(shell: str | None, format: str) -> str:
-    """Return the name of the shell that reads the output.
-
-    Raises:
-        InputError: If it is not known, or the output is not for a shell.
-    """
+    """Return the name of the shell that reads the output."""
     if shell is not None and format != "shell":
         raise InputError(f"`--shell` and `--format {format}` contradict each other", hint="name one of them")
     default = "powershell" if os.name == "nt" else "bash"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -112,7 +113,7 @@ def show(
     selected = select_workload(project, name)
     _print(selected, format, parts=0)
     if plot is not None:
-        _draw(selected, plot)
+        write_plot(plot, *workload_plot(selected))
 
 
 def _print_result(result: api.workload.WorkloadResult, project: Path, format: str) -> None:
@@ -128,9 +129,13 @@ def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
     typer.echo(text if format == "json" else visible(text))
 
 
-def _draw(workload: ProfiledWorkload, path: Path) -> None:
+def write_plot(path: Path, draw: Callable[[Any], None], rows: int) -> None:
+    """Draw a plot with a number of rows to an SVG file.
+
+    Raises:
+        InputError: If the file has another suffix.
+    """
     if path.suffix != ".svg":
         raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")
-    draw, rows = workload_plot(workload)
     write_atomically(path, draw_svg(draw, rows=rows))
     say(f"wrote `{path}`")

@@ -97,17 +97,11 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or _PORTS.get(parts.scheme, 0)}"
 
 
-def split_credentials(
-    configuration: IndexConfiguration, environment: Mapping[str, str] | None = None
-) -> tuple[IndexConfiguration, Credentials]:
+def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfiguration, Credentials]:
     """Remove the credentials from the addresses of a configuration, so that no lock, report or cache contains them.
 
     For an HTTPS index whose address has no credentials, those of its host in the user's ``.netrc`` are used. They are
     not used over HTTP, because that file contains neither scheme nor port. Its ``default`` entry is not used.
-
-    Args:
-        configuration: The configuration.
-        environment: Environment variables; the process's own by default.
 
     Raises:
         InputError: If an address is malformed.
@@ -117,7 +111,7 @@ def split_credentials(
         *(*configuration.bindings.values(), *configuration.find_links),
         *(url for urls in configuration.builds.values() for url in urls),
     )
-    machines = _netrc(os.environ if environment is None else environment)
+    machines = _netrc()
     credentials: dict[str, tuple[str, str]] = {}
     for url in urls:
         try:
@@ -143,10 +137,10 @@ def split_credentials(
     return clean, credentials
 
 
-def _netrc(variables: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
+def _netrc() -> Mapping[str, tuple[str, str]]:
     """Return user names and passwords by host; empty if the file is absent or unreadable, as in pip."""
     try:
-        path = Path(variables["NETRC"]) if "NETRC" in variables else Path.home() / ".netrc"
+        path = Path(os.environ["NETRC"]) if "NETRC" in os.environ else Path.home() / ".netrc"
         hosts = netrc.netrc(path).hosts
     except (OSError, RuntimeError, ValueError, netrc.NetrcParseError):
         return {}

@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.locks.lock import Lock, LockedVersion
-from advisor.locks.registry import format_to_read, lock_formats, own_lock, read_lock
+from advisor.locks.registry import format_of, format_to_read, own_lock, read_lock
 from advisor.project.formats.requirements import PINNED, pins
 from knowledge.domain.errors import InputError
 
@@ -51,7 +51,7 @@ def read_current(choice: str | None, directory: Path, target: Target, *, names_u
         if python is None:
             raise InputError(f"`{path}` is not a virtual environment: it has no interpreter")
         return _installed(python)
-    if path.suffix in _SUFFIXES or any(lock_format.reads(path) for lock_format in lock_formats()) or not path.exists():
+    if path.suffix in _SUFFIXES or format_of(path) or not path.exists():
         return read_lock(path, target)
     return _installed(path)
 

@@ -35,15 +35,19 @@ def files_with_settings() -> tuple[str, ...]:
     return (*(lock_format.name for lock_format in lock_formats() if lock_format.holds_settings), SETTINGS_FILE)
 
 
+def format_of(path: Path) -> LockFormat | None:
+    """Return the format of a lock, which its file name determines; `None` if no lock has such a name."""
+    return next((lock_format for lock_format in lock_formats() if lock_format.reads(path)), None)
+
+
 def format_to_read(path: Path) -> LockFormat:
-    """Return the format of a lock, which its file name determines.
+    """Return the format of a lock.
 
     Raises:
         InputError: If the file name matches no format.
     """
-    for lock_format in lock_formats():
-        if lock_format.reads(path):
-            return lock_format
+    if lock_format := format_of(path):
+        return lock_format
     names = [f"`{name}`" for lock_format in lock_formats() for name in lock_format.patterns or (lock_format.name,)]
     raise InputError(f"`{path}` is not the name of a lock", hint=f"supported are {in_words(names, 'and')}")
 

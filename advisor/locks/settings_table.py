@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field
 
-from advisor.locks.registry import SETTINGS_FILE, lock_formats
+from advisor.locks.registry import SETTINGS_FILE, format_of, lock_formats
 from advisor.locks.setting_value import (
     TABLE_VERSION,
     AppliedSetting,
@@ -91,7 +91,7 @@ class _File(_Table):
 
 
 def locked_settings(values: Mapping[str, Mapping[str, int | str]]) -> tuple[AppliedSetting, ...]:
-    """Return the settings of values by framework and name, sorted, for a lock.
+    """Return sorted settings for a lock from values by framework and name.
 
     Raises:
         InputError: If the catalogue does not have a framework, setting or value, or a setting that is the same for all
@@ -117,7 +117,7 @@ def settings_path(lock: Path) -> Path:
 
     Locks with a name of their own, such as ``gpu.txt``, have one of their own, such as ``advisor-settings.gpu.toml``.
     """
-    lock_format = next((lock_format for lock_format in lock_formats() if lock_format.reads(lock)), None)
+    lock_format = format_of(lock)
     if lock_format is not None and lock_format.holds_settings:
         return lock
     stem = lock.name.removesuffix(lock_format.suffix if lock_format else "")

@@ -106,11 +106,11 @@ class TomlFile:
 
     def place(self, text: str) -> str:
         """Return ``FILE:LINE`` of the first line that contains a text; only the file if no line contains it."""
-        return line_of(self.path, self.text, text) or self.path.name
+        return place_of(self.path, self.text, text)
 
     def entry_place(self, name: str) -> str:
         """Return ``FILE:LINE`` of the entry of a package; only the file if no line contains the name."""
-        return line_of(self.path, self.text, f"{name} =") or self.place(name)
+        return place_of(self.path, self.text, f"{name} =", name)
 
     def place_after(self, *parts: str) -> str:
         """Return ``FILE:LINE`` of the last of several texts, as :func:`line_in` finds it."""
@@ -149,12 +149,15 @@ def read_written_toml(path: Path, *, hint: str = "") -> dict[str, Any]:
         raise InputError(f"`{path}` is not valid TOML: {error}", hint=hint) from None
 
 
-def line_of(path: Path, text: str, part: str) -> str:
-    """Return ``FILE:LINE`` of the first line that contains a text; empty if no line contains it."""
-    for number, content in enumerate(lines_of(text), start=1):
-        if part in content:
-            return f"{path.name}:{number}"
-    return ""
+def line_of(text: str, part: str) -> int:
+    """Return the number of the first line that contains a text; 0 if no line contains it."""
+    return next((number for number, content in enumerate(lines_of(text), start=1) if part in content), 0)
+
+
+def place_of(path: Path, text: str, *parts: str) -> str:
+    """Return ``FILE:LINE`` of the first line with one of several texts, the first that occurs; else the file."""
+    line = next(filter(None, (line_of(text, part) for part in parts)), 0)
+    return f"{path.name}:{line}" if line else path.name
 
 
 def line_in(text: str, *parts: str) -> int:

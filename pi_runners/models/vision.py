@@ -162,7 +162,7 @@ class VisionTransformer(_ImageNetwork):
         return n.dense("classifier", n.token(n.layer_norm("norm", x, 1e-6), 0), _CLASSES)
 
 
-class UNet(Network):
+class UNet(_ImageNetwork):
     """Encoder and decoder of images with skip connections; it classifies every pixel."""
 
     name = "unet"
@@ -176,17 +176,12 @@ class UNet(Network):
         "without the biases of the convolutions before a normalisation)",
     )
     blocks = {"convolution_block": 9}  # noqa: RUF012
-    parameters = {"batch": BATCH, "size": _SIZE}  # noqa: RUF012
     sets = {  # noqa: RUF012
         "small": {"training": {"batch": 1, "size": 32}, "inference": {"batch": 1, "size": 64}},
         "medium": {"training": {"batch": 1, "size": 96}, "inference": {"batch": 1, "size": 160}},
         "large": {"training": {"batch": 16, "size": 512}, "inference": {"batch": 32, "size": 512}},
     }
     probe = {"batch": 2, "size": 32}  # noqa: RUF012
-    multiples = {"size": 32}  # noqa: RUF012
-
-    def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        return [Inputs("images", (p["batch"], 3, p["size"], p["size"]))]
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
         """Return one row for each pixel, and two classes."""

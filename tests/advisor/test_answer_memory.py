@@ -16,9 +16,8 @@ import pytest
 from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.advice_inputs import AdviceInputs
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
-from advisor.api.context import TargetContext, prepare_target
+from advisor.api.context import TargetContext, load_project, prepare_target
 from advisor.api.options import ProjectOptions
-from advisor.api.project import load_project
 from advisor.api.session import AdviceSession, open_session
 from advisor.project.interface import ProjectRequirements
 from advisor.project.workload.proposal import Proposal

@@ -136,7 +136,7 @@ def test_measured_stacks_are_compared_and_others_predicted(options: dict[str, An
 
 @pytest.mark.slow
 def test_a_stack_is_measured(options: dict[str, Any], network: None, tmp_path: Path) -> None:
-    from advisor.api.measurement_options import IndicatorOptions, SamplingOptions
+    from advisor.api.measurements.options import IndicatorOptions, SamplingOptions
 
     observations = advisor.api.measure(
         ["matmul"],

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from advisor.api.context import load_project
 from advisor.api.options import ProjectFiles, ProjectOptions
-from advisor.api.project import load_project
 from advisor.cli.advise import with_consent
 from advisor.index.cache import DiskCache
 from advisor.index.metadata.build import BuildError

@@ -17,7 +17,7 @@ import typer.core
 from typer.testing import CliRunner
 
 from advisor.api import configuration
-from advisor.api.measurement_options import read_engine_options
+from advisor.api.measurements.options import read_engine_options
 from advisor.api.option import Option, key_fields, option_group, read_pairs, with_settings
 from advisor.api.options import GROUPS, MIN_AGE_DAYS, ResolutionOptions, read_days, read_max_size
 from advisor.cli.app import COMMANDS, make_app

@@ -20,11 +20,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.api.context import prepare_target
-from advisor.api.gate_session import read_project_policy
+from advisor.api.context import load_project, prepare_target, select_targets
+from advisor.api.gate.gate_session import read_project_policy
 from advisor.api.indexes import make_client
 from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
-from advisor.api.project import load_project, select_targets
 from advisor.domain.target import Target, make_target
 from advisor.index.access import IndexAccess
 from advisor.index.addresses import url_of_path

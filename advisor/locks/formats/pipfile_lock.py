@@ -102,7 +102,7 @@ class _PipfileLock(DocumentFormat):
 
 
 def _written(package: PackageToLock, indexes: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """Return the entry of a package; the indexes have names by their addresses."""
+    """Return the entry of a package; `indexes` has the names of indexes by their addresses."""
     hashes = [f"sha256:{package.sha256}"] if package.sha256 else []
     if package.direct is not None:
         return _direct_entry(package.direct, hashes, folder)

@@ -163,7 +163,7 @@ def code_of(content: bytes, *, is_notebook: bool) -> str:
 
 
 def imported_names(content: bytes, names: re.Pattern[bytes]) -> set[bytes]:
-    """Return which names of a pattern are on the lines of a Python file that contain ``import``."""
+    """Return the matches of a pattern on the lines of a Python file that contain ``import``."""
     libraries: set[bytes] = set()
     for line in lines_with(content, b"import"):
         if line.lstrip().startswith((b"import", b"from")) or b";" in line.partition(b"import")[0]:

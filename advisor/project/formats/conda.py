@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ ENVIRONMENTS = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml"
 _SPECIFICATION = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)\s*(?P<version>[^\[]*)(?:\[(?P<keys>.*)\])?")
 _VERSION_KEY = re.compile(r"version\s*=\s*(?:'([^']*)'|\"([^\"]*)\")")
 _OPERATOR = re.compile(r"(==|!=|>=|<=|~=|=|>|<)\s*")
+_tables = partial(shipped_yaml, "advisor.project.formats", "conda_names.yaml")
+"""Returns the tables of names."""
 _INSTALLERS = frozenset({"pip", "conda", "uv"})
 _MOST_NAMES = 20
 """Maximum number of packages in a message."""
@@ -265,10 +267,3 @@ def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
 def _index_names() -> Mapping[str, str]:
     """Return the name on the package index of each conda package for which it is certain, by normalised name."""
     return {**{name: name for name in _tables()["same"].split()}, **_tables()["renamed"]}
-
-
-@cache
-def _tables() -> Mapping[str, Any]:
-    """Return the tables of names (`conda_names.yaml`)."""
-    tables: Mapping[str, Any] = shipped_yaml("advisor.project.formats", "conda_names.yaml")
-    return tables

@@ -89,7 +89,7 @@ def _check_length(place: str, constraint: Any) -> None:
 
 
 def specifier_of_ranges(ranges: Sequence[VersionRangeConstraint]) -> str | None:
-    """Return one range for several ascending ones: from the lowest to the highest version, without those in the gaps.
+    """Return one range for several ascending ones: from the lowest to the highest, without the gaps.
 
     A specifier can exclude all releases with a prefix (`!=2.*`), so `^1.2 || ^3.0` is `>=1.2,<4.0,!=2.*`.
 

@@ -134,7 +134,7 @@ def _read(path: Path, constraint: bool, directory: Path, _: tuple[int, int]) -> 
     unusual: list[RootRequirement] = []
     malformed: list[Any] = []
     for line in parsed.invalid_lines:
-        place = f"{_place(line.filename, path)}:{line.line_number}"
+        place = f"{Path(line.filename or path).name}:{line.line_number}"
         if _EDITABLE.match(line.line) or is_direct_reference(line.line):
             root = _direct_root(line.line, place, directory)
             unusual.append(replace(root, constraint=constraint, path=line.filename or str(path)))
@@ -219,7 +219,7 @@ def decoded(content: bytes) -> str:
 
 def _root(entry: Any, path: Path, directory: Path, constraint: bool) -> RootRequirement:
     line = entry.requirement_line
-    origin = f"{_place(line.filename, path)}:{line.line_number}"
+    origin = f"{Path(line.filename or path).name}:{line.line_number}"
     if entry.is_editable or entry.req is None or entry.link is not None:
         root = _direct_root(line.line, origin, directory)
     else:
@@ -247,7 +247,7 @@ def _text(entry: Any, origin: str) -> str:
 def _malformed_error(lines: Sequence[Any], path: Path, *, understood: int) -> InputError:
     """Return the error about lines that are no requirements, which quotes the first of them."""
     first = lines[0]
-    place = f"{_place(first.filename, path)}:{first.line_number}"
+    place = f"{Path(first.filename or path).name}:{first.line_number}"
     reason = next((text for text in (first.error_message or "").splitlines() if text.strip()), "invalid")
     others = len(lines) - 1
     more = f" (and {others} more line{'s' * (others > 1)}; {understood} could be read)" if others else ""
@@ -302,10 +302,6 @@ def _with_hash(root: RootRequirement, options: str) -> RootRequirement:
         raise InputError(f"{root.origin}: the hash of an address is one SHA-256", hint="write `--hash=sha256:...` once")
     direct = replace(root.direct, sha256=digest.lower())
     return replace(root, direct=direct, hashes=frozenset({direct.sha256}))
-
-
-def _place(filename: str | None, path: Path) -> str:
-    return Path(filename).name if filename else path.name
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from advisor.project.interface import (
     python_specifier,
 )
 from advisor.project.metadata.built_metadata import built_requirements
-from advisor.project.text_file import line_of, read_text
+from advisor.project.text_file import place_of, read_text
 from knowledge.domain.errors import InputError
 
 _MOST_CHARACTERS = 1_000_000
@@ -289,8 +289,7 @@ def _extra_lines(values: _SetupValues) -> Iterator[tuple[str, str, list[str]]]:
 
 def _roots(values: _SetupValues, lines: Iterable[str], marker: str = "") -> Iterable[RootRequirement]:
     for line in lines:
-        origin = line_of(values.path, values.text, line) or values.path.name
-        root = parse_root(line, origin, values.path.parent)
+        root = parse_root(line, place_of(values.path, values.text, line), values.path.parent)
         if marker:
             own = root.requirement.marker
             try:

@@ -22,11 +22,7 @@ _MOST_NAME = 50
 """Maximum number of bytes before a name in which the name of its module is searched."""
 
 
-class _Any:
-    """The type of :data:`ANYTHING`."""
-
-
-ANYTHING: Final = _Any()
+ANYTHING: Final = object()
 """Expected value of an argument that is the value of the setting."""
 
 

@@ -226,7 +226,7 @@ class _Reader:
         return "putenv" if name == "os.putenv" else method if name != method in _ENVIRONMENT_METHODS else ""
 
     def _of_table(self, table: ast.expr, line: int, local: _Local) -> Iterator[ProjectSetting]:
-        """Yield the settings of a dictionary of environment variables, or of what `dict` makes one of."""
+        """Yield the settings in a table of environment variables: a dictionary, or something that `dict` accepts."""
         pending = [table]
         visited: set[str] = set()
         while pending:

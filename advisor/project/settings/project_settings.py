@@ -112,8 +112,7 @@ def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[ProjectSett
             hint = "" if name in shipped_settings() else suggest(name, shipped_settings())
             raise InputError(f"`{path}`: `tool.advisor.settings.{name}`: {problem}", hint=hint)
         text = read_text(path) if path.is_file() else ""
-        place = line_of(path, text, f"{name} =") or line_of(path, text, name)
-        line = int(place.rpartition(":")[2]) if place else 0
+        line = line_of(text, f"{name} =") or line_of(text, name)
         yield ProjectSetting(
             name=name, value=str(value), backends=(), file=path.name, path=path, line=line, origin="table"
         )

@@ -21,7 +21,7 @@ _MOST_NODES = 200_000
 
 
 def variables_of_yaml(text: str, names: Collection[str]) -> Iterator[Variable]:
-    """Yield those of some environment variables that a YAML file sets, with any number of documents.
+    """Yield the variables with some names that a YAML file with any number of documents sets.
 
     Raises:
         ValueError: If it is not YAML.

@@ -47,7 +47,7 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
 
 
 def select_workload(project: Path, name: str | None) -> ProfiledWorkload:
-    """Return the profiled workload of a project with a name; `None` means the only one.
+    """Return the profiled workload with a name; without a name, the only one of the project.
 
     Raises:
         InputError: If the file is not valid, or has no workload with this name, or several and no name is given.

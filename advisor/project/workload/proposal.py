@@ -97,7 +97,7 @@ class _Content:
 
 
 def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposal | None:
-    """Return the workload that imports and calls of a project indicate, if any; the cache remembers its files."""
+    """Return the workload that imports and calls indicate; `None` without one. The cache remembers files."""
     contents = _read(list(source_files(directory)), _Memory(cache, directory))
     signs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, content in contents.items():

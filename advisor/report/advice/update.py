@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from advisor.api.update import NO_LOCK, LockChange
+from advisor.api.gate.update import NO_LOCK, LockChange
 from advisor.domain.words import count
 from advisor.gate.comparison import PackageChange
 from advisor.gate.findings import Finding

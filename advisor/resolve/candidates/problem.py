@@ -426,11 +426,7 @@ def admits(requirement: Requirement, version: Version) -> bool:
 
 
 class NoStackError(UnsatisfiableError):
-    """Raised when no stack satisfies the requirements.
-
-    Attributes:
-        details: Lines that describe the conflict.
-    """
+    """Raised when no stack satisfies the requirements; `details` are lines that describe the conflict."""
 
     code = "unsatisfiable"
 
@@ -440,11 +436,7 @@ class NoStackError(UnsatisfiableError):
 
 
 class BuildsNeededError(NoStackError):
-    """Raised when there is a stack only if packages are built.
-
-    Attributes:
-        packages: The packages, each with its version or address.
-    """
+    """Raised when there is a stack only if packages, each with its version or address, are built."""
 
     code = "builds-needed"
 

@@ -74,7 +74,7 @@ def _find_contradiction(request: ResolutionRequest) -> Contradiction | None:
     """Return the contradiction of a request that has no stack; `None` if it has one, or if a limit was reached."""
     effort = request.effort
     encoding = Encoding(request.problem, request.source, CriterionCosts(request.score).limits, guarded=True)
-    search = Search(request.problem, request.source, encoding, request.baseline)
+    search = Search(encoding, request.baseline)
     for iteration in range(1, MAX_ITERATIONS + 1):
         progress("looking for a contradiction: iteration %d", iteration)
         answer = _solve(encoding, effort, list(encoding.guards.values()))
@@ -191,10 +191,7 @@ class Contradiction:
     def _correction(self, facts: Sequence[Fact], roots: Sequence[Fact], effort: Effort) -> list[Fact]:
         """Return requirements without which the others have a solution, as few as the model knows; empty at a limit.
 
-        Args:
-            facts: Requirements that have a solution; the result contains none of them.
-            roots: All requirements.
-            effort: Limits.
+        It contains none of `facts`, which have a solution.
         """
         gains = {self._guards[fact]: -1 for fact in roots if fact not in facts}
         while True:
@@ -337,13 +334,7 @@ def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> Reso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Demand:
-    """A requirement that holds in every stack with a requirement of the project.
-
-    Attributes:
-        requirement: The requirement.
-        root: The requirement of the project.
-        parent: The package that requires it; `None` if the project does.
-    """
+    """A requirement, of the project or of a package, that holds in every stack with a requirement of the project."""
 
     requirement: Requirement
     root: RootRequirement
@@ -356,10 +347,8 @@ class _Demand:
 def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) -> Conflict | None:
     """Return a conflict of at most two requirements of the project that admit only one version each.
 
-    They conflict with each other, or the two versions need different versions of a third package.
-
-    Returns:
-        The conflict; `None` if there is none of this kind, although there may be others.
+    They conflict with each other, or the two versions need different versions of a third package. `None` if there is
+    none of this kind, although there may be others.
     """
     demands: dict[NormalizedName, list[_Demand]] = {}
     pinned: list[tuple[RootRequirement, Candidate]] = []

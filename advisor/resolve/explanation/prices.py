@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -101,13 +102,9 @@ def python_prices(
     requires_python: str | None,
     solve_for: Callable[[str, TimeLimit], Solved],
 ) -> tuple[Price, ...]:
-    """Return the gain from other interpreter versions.
+    """Return the gain from other interpreter versions, such as ``3.12``; `solve_for` has a time limit for each.
 
-    Args:
-        solved: The best stack for the target's interpreter.
-        versions: Interpreter versions, such as ``3.12``.
-        requires_python: The project's ``requires-python``, or `None`; versions that it excludes are marked.
-        solve_for: Returns the best stack for an interpreter version, with its own time limit.
+    Versions that the project's `requires-python` excludes are marked.
     """
     prices = []
     policy, limit = solved.request.problem.policy, solved.request.effort.limit
@@ -180,10 +177,8 @@ def _libyears_gained(solved: Solved, other: Solved) -> float:
     hours = 0
     for candidate in other.stack:
         if candidate.name in before and before[candidate.name] != candidate.version:
-            candidates = {
-                c.version: c for side in (solved, other) for c in side.request.source.candidates(candidate.name)
-            }
-            behind = hours_behind([candidates[version] for version in sorted(candidates, reverse=True)])
+            sides = (side.request.source.candidates(candidate.name) for side in (solved, other))
+            behind = hours_behind(itertools.chain(*sides))
             hours += behind[before[candidate.name]] - behind[candidate.version]
     return hours / HOURS_A_YEAR
 

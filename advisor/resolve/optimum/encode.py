@@ -33,14 +33,7 @@ Need = tuple[Literal, NormalizedName, NormalizedName | None, Dependency]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A constraint of the model that can be part of a conflict: a requirement, a dependency or a rule.
-
-    Attributes:
-        root: The project's own requirement, if it is one.
-        parent: The package that requires another, if it is a dependency.
-        required: The package that is required.
-        rule: The reason of the rule, if it is one.
-    """
+    """A part of a conflict: a requirement of the project, a package that requires another, or the reason of a rule."""
 
     root: RootRequirement | None = None
     parent: NormalizedName | None = None
@@ -52,6 +45,8 @@ class Encoding:
     """The model of the packages and dependencies that are known so far.
 
     Attributes:
+        problem: The problem.
+        source: The candidates.
         model: The model; copy it to add constraints for one call of the solver.
         candidates: Candidates of each package in the model, newest first.
         required: Packages that the project's own requirements name.
@@ -77,8 +72,8 @@ class Encoding:
         self.candidates: dict[NormalizedName, tuple[Candidate, ...]] = {}
         self.required: set[NormalizedName] = set()
         self.guards: dict[Fact, Literal] = {}
-        self._problem = problem
-        self._source = source
+        self.problem = problem
+        self.source = source
         self._limits = limits
         self._guarded = guarded
         self._initial_explicit = explicit
@@ -115,14 +110,10 @@ class Encoding:
         for name, literals in self.choices.items():
             yield from zip(literals.values(), self.allowed[name], strict=False)
 
-    def unexpanded(self, answer: SolverResult) -> list[NormalizedName]:
-        """Return the packages whose candidate in a solution is not explicit."""
-        return sorted(name for name, literal in self.older.items() if answer.is_true(literal))
-
     def add_packages(self, names: Iterable[NormalizedName]) -> None:
         """Add packages to the model."""
         fresh = sorted(set(names) - set(self.candidates))
-        self.candidates.update((name, self._source.candidates(name)) for name in fresh)
+        self.candidates.update((name, self.source.candidates(name)) for name in fresh)
         limits = self._limits(self.candidates)
         for name in fresh:
             self._add(name, limits)
@@ -133,13 +124,13 @@ class Encoding:
         for name in fresh:
             self.expand(name, self._initial_explicit)
             self._add_options(name)
-            for root in self._problem.roots_of(name):
+            for root in self.problem.roots_of(name):
                 if not root.constraint:
                     self._require_root(name, root)
 
     def _add_options(self, name: NormalizedName) -> None:
         """Add the extras that may be required of a package in addition: exactly one of them, or none."""
-        options = self._problem.extra_options.get(name)
+        options = self.problem.extra_options.get(name)
         if not options:
             return
         literals = [self.model.boolean() for _ in range(len(options) + 1)]
@@ -157,15 +148,6 @@ class Encoding:
             self._needs.setdefault(name, []).append(need)
             self._require(name, [need])
         self.add_dependencies(candidate for candidate, _ in pending)
-
-    def selected_options(self, answer: SolverResult) -> dict[NormalizedName, int]:
-        """Return the place of the extras that a solution requires in addition, by package."""
-        return {
-            name: place
-            for name, literals in sorted(self.options.items())
-            for place, literal in enumerate(literals[:-1])
-            if answer.is_true(literal)
-        }
 
     def expand(self, name: NormalizedName, count: int) -> None:
         """Make at least ``count`` candidates of a package explicit, the newest first."""
@@ -197,11 +179,11 @@ class Encoding:
             candidate, extra = queue.pop()
             literal = self.literal((candidate.name, candidate.version))
             key = (candidate.file.url, extra)
-            if literal is None or key in self._encoded or not self._source.is_known(candidate):
+            if literal is None or key in self._encoded or not self.source.is_known(candidate):
                 continue
             self._encoded.add(key)
-            dependencies = self._source.dependencies(candidate, extra)
-            if extra is not None and self._source.lacks_extra(candidate, extra):
+            dependencies = self.source.dependencies(candidate, extra)
+            if extra is not None and self.source.lacks_extra(candidate, extra):
                 # An option needs a version that provides its extras; other requirements on them are only reported.
                 for option in self._options_with.get((candidate.name, extra), ()):
                     self.model.require_any([negated(literal), negated(option)])
@@ -230,7 +212,7 @@ class Encoding:
 
     def _add(self, name: NormalizedName, limits: Limits) -> None:
         """Add a package without explicit candidates."""
-        roots = self._problem.roots_of(name)
+        roots = self.problem.roots_of(name)
         self.present[name] = self.model.boolean()
         self.choices[name] = {}
         self.allowed[name] = []
@@ -335,7 +317,7 @@ class Encoding:
         return [
             (literal, candidate.name, version)
             for literal, candidate in self._explicit()
-            for version in self._source.failed_newer(candidate)
+            for version in self.source.failed_newer(candidate)
         ]
 
     @property
@@ -352,7 +334,7 @@ class Encoding:
         return [
             literal
             for literal, candidate in self._explicit()
-            if not self._source.is_known(candidate) and (candidate.is_sdist or not only_sdists)
+            if not self.source.is_known(candidate) and (candidate.is_sdist or not only_sdists)
         ]
 
     def supports(self, name: NormalizedName) -> list[Literal]:

@@ -57,15 +57,13 @@ def optimise(
             exclude the stack to start from.
     """
     encoding = Encoding(problem, source, costs.limits, explicit=explicit)
-    return _Optimisation(problem, source, costs, start, effort or Effort(), encoding).optimum()
+    return _Optimisation(costs, start, effort or Effort(), encoding).optimum()
 
 
 @dataclass
 class _Optimisation:
     """One search for the best stack."""
 
-    _problem: ResolutionProblem
-    _source: CandidateSource
     _costs: StackCosts
     _start: Sequence[Candidate]
     _effort: Effort
@@ -75,12 +73,12 @@ class _Optimisation:
     """The last stack that is optimal, but perhaps not the first of those with its score."""
 
     def __post_init__(self) -> None:
-        self._stages = Stages(self._encoding, self._effort, self._start, self._required_names)
+        self._stages = Stages(self._encoding, self._effort, self._start)
 
     def optimum(self) -> Optimum:
         """Return the best stack, or at a limit the best one so far."""
         try:
-            search = Search(self._problem, self._source, self._encoding, self._start)
+            search = Search(self._encoding, self._start)
             search.add_packages(self._costs.compared_beyond(self._start))
             while self._iteration < MAX_ITERATIONS:
                 self._iteration += 1
@@ -119,19 +117,11 @@ class _Optimisation:
 
     def _refined(self, search: Search, selection: Mapping[NormalizedName, Candidate]) -> Sequence[Candidate] | None:
         """Refine the model by a choice; return its stack if it is known to be a solution."""
-        extras = self._extras_of(self._stages.options)
+        extras = self._stages.extras
         stack = search.refine(selection, self._stages.unexpanded, extras=extras)
         if stack is None or not self._stages.rewards_are_justified(stack):
             return None
         return stack if search.excludes_failed_builds(stack, extras) else None
-
-    def _extras_of(self, options: Mapping[NormalizedName, int]) -> dict[NormalizedName, frozenset[str]]:
-        return {name: self._problem.extra_options[name][place].extras for name, place in options.items()}
-
-    def _required_names(
-        self, selection: Mapping[NormalizedName, Candidate], options: Mapping[NormalizedName, int]
-    ) -> set[NormalizedName]:
-        return reached_by(self._problem, self._source, selection, extras=self._extras_of(options)).names
 
     def _optimum(self, stack: Sequence[Candidate], bounds: tuple[Bound, ...], stopped: str = "") -> Optimum:
         return Optimum(
@@ -140,7 +130,7 @@ class _Optimisation:
             unique=self._stages.unique and not stopped,
             iterations=self._iteration,
             candidates=sum(len(offered) for offered in self._encoding.candidates.values()),
-            fetched=len(self._source.fetched),
+            fetched=len(self._encoding.source.fetched),
             stopped=stopped,
             options={} if stopped else self._stages.options,
             failed_builds=self._encoding.failed_builds,
@@ -160,13 +150,14 @@ class _Optimisation:
 
     def _is_solution(self, stack: Sequence[Candidate]) -> bool:
         """Whether a stack is known to satisfy the problem; its packages may not have been loaded before the end."""
+        problem, source = self._encoding.problem, self._encoding.source
         selection, loaded = {c.name: c for c in stack}, self._encoding.candidates
         if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, self._costs.limits(loaded)):
             return False
-        if reached_by(self._problem, self._source, selection).unknown:
+        if reached_by(problem, source, selection).unknown:
             return False
         try:
-            verify(self._problem, self._source, stack)
+            verify(problem, source, stack)
         except VerificationError:
             return False
         return True

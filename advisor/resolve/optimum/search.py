@@ -51,12 +51,8 @@ def reached_by(
 ) -> Reached:
     """Follow the requirements of a choice, starting at the project.
 
-    Args:
-        problem: The problem.
-        source: The candidates.
-        selection: The chosen candidate of each package.
-        roots: The project's requirements; by default those of the problem.
-        extras: Extras that are required in addition wherever a package is needed.
+    The project's requirements are those of the problem, unless `roots` are stated. Extras are required in addition
+    wherever a package is needed.
     """
     names: set[NormalizedName] = set()
     unknown: dict[str, Candidate] = {}
@@ -82,17 +78,14 @@ def reached_by(
 class Search:
     """Fetches the metadata of what a solution chose, and refines the model."""
 
-    def __init__(
-        self, problem: ResolutionProblem, source: CandidateSource, encoding: Encoding, start: Sequence[Candidate]
-    ) -> None:
-        self._problem = problem
-        self._source = source
+    def __init__(self, encoding: Encoding, start: Sequence[Candidate]) -> None:
+        self._problem, self._source = encoding.problem, encoding.source
         self._encoding = encoding
         self._batch_sizes: dict[NormalizedName, int] = {}
         self._places: dict[NormalizedName, int] = {}
         self._started = {c.name for c in start}
-        source.fetch(start)
-        self.add_packages({root.name for root in problem.required} | self._started)
+        self._source.fetch(start)
+        self.add_packages({root.name for root in self._problem.required} | self._started)
         for candidate in start:
             allowed = encoding.allowed[candidate.name]
             if candidate in allowed:
@@ -108,8 +101,7 @@ class Search:
     ) -> tuple[Candidate, ...] | None:
         """Fetch unknown metadata of a choice, and expand packages whose choice is not explicit.
 
-        Returns:
-            The chosen candidates that are needed, sorted by name; `None` if the metadata of some was not known.
+        Return the chosen candidates that are needed, sorted by name; `None` if the metadata of some was not known.
         """
         reached = reached_by(self._problem, self._source, selection, roots=roots, extras=extras)
         unknown, absent = reached.unknown, reached.absent

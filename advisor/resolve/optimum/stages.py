@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from packaging.utils import NormalizedName
 
@@ -10,6 +10,7 @@ from advisor.resolve.candidates.problem import Candidate
 from advisor.resolve.optimum.cost_terms import CostTerms
 from advisor.resolve.optimum.encode import Encoding
 from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
+from advisor.resolve.optimum.search import reached_by
 from advisor.resolve.optimum.solver import Effort, Literal, SolverModel, SolverResult, negated
 from advisor.resolve.score.costs import Bound, Budget, Objective
 
@@ -22,14 +23,10 @@ class Stages:
         encoding: Encoding,
         effort: Effort,
         start: Sequence[Candidate],
-        required_names: Callable[
-            [Mapping[NormalizedName, Candidate], Mapping[NormalizedName, int]], Iterable[NormalizedName]
-        ],
     ) -> None:
         self._encoding = encoding
         self._terms = CostTerms(encoding)
         self._effort = effort
-        self._required_names = required_names
         self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
         self.rewarded: tuple[NormalizedName, ...] = ()
         """Packages that may have earned a reward although nothing requires them; see :meth:`rewards_are_justified`."""
@@ -197,11 +194,23 @@ class Stages:
         # Includes packages whose candidate is not explicit.
         present = self._encoding.present
         self._present = {name for name in self.rewarded if name in present and answer.is_true(present[name])}
-        options = self._encoding.selected_options(answer)
-        required_names = set(self._required_names(self._last, options))
-        self.options = {name: place for name, place in options.items() if name in required_names}
-        self.unexpanded = [name for name in self._encoding.unexpanded(answer) if name in required_names]
-        self._last = {name: candidate for name, candidate in self._last.items() if name in required_names}
+        self.options = {
+            name: place
+            for name, literals in sorted(self._encoding.options.items())
+            for place, literal in enumerate(literals[:-1])
+            if answer.is_true(literal)
+        }
+        names = reached_by(self._encoding.problem, self._encoding.source, self._last, extras=self.extras).names
+        self.options = {name: place for name, place in self.options.items() if name in names}
+        older = self._encoding.older
+        self.unexpanded = [name for name in sorted(older.keys() & names) if answer.is_true(older[name])]
+        self._last = {name: candidate for name, candidate in self._last.items() if name in names}
+
+    @property
+    def extras(self) -> dict[NormalizedName, frozenset[str]]:
+        """Extras that the last solution requires in addition, by package."""
+        extra_options = self._encoding.problem.extra_options
+        return {name: extra_options[name][place].extras for name, place in self.options.items()}
 
     def prefer_newest(self) -> Mapping[NormalizedName, Candidate]:
         """Return the solution that comes first, by name and newest version, among those with the last score.

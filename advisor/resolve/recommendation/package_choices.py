@@ -32,14 +32,7 @@ _MOST_VARIANTS = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """One way to require a package.
-
-    Attributes:
-        package: The package.
-        substitution: What is required instead; `None` to require the package as it is.
-        criterion: Criterion by which it costs something.
-        cost: What it costs if it is in the stack.
-    """
+    """One way to require a package: another one instead, or as it is; with what it costs by a criterion in a stack."""
 
     package: NormalizedName
     substitution: Substitution | None = None
@@ -134,11 +127,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
 
 
 def _without_best(request: ResolutionRequest, comparison: VariantComparison, not_compared: str) -> Selection:
-    """Return the request if no variant of it has a proven best stack.
-
-    Raises:
-        SizeLimitError: If none has a stack that satisfies the limit of the download.
-    """
+    """Return the request if no variant of it has a proven best stack."""
     if comparison.stopped:
         first = comparison.stopped[0]
         return Selection(request=first.request, optimum=first.optimum)

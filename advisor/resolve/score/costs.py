@@ -27,12 +27,7 @@ OptionCosts = Mapping[tuple[NormalizedName, int | None], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A limit of the sum of the costs of a stack.
-
-    Attributes:
-        costs: Cost of each choice, not negative.
-        most: The largest admissible sum.
-    """
+    """A limit of the sum of the costs of a stack, none of which is negative."""
 
     costs: Mapping[Choice, int]
     most: int
@@ -159,14 +154,10 @@ def speed_steps(gain: Ratio, comparisons: int = 1) -> int:
 
 
 def counted_steps(gain: Ratio, comparisons: int, min_gain: float) -> int:
-    """Return a gain or a loss in whole steps; 0 unless it counts: it must be significant, and large enough.
+    """Return a gain or a loss in whole steps; 0 unless it counts: it must be significant, and at least `min_gain`.
 
-    The penalty for its uncertainty makes a gain smaller, and a loss, too.
-
-    Args:
-        gain: The gain; negative for a loss.
-        comparisons: Number of versions that were compared, to correct the significance for the selection.
-        min_gain: Smallest difference that counts, as a fraction.
+    The penalty for its uncertainty makes a gain smaller, and a loss, too. The number of comparisons corrects the
+    significance for the selection.
     """
     size = abs(gain.mean) - RISK / 2 * gain.variance
     if size < math.log1p(min_gain) or not gain.is_significant(comparisons):

@@ -31,14 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedComparison:
-    """Compares versions with the versions of a reference stack.
-
-    Attributes:
-        estimator: Predictions from the observations.
-        reference: Versions of the reference; empty for the newest candidates.
-        min_gain: Smallest difference that counts, as a fraction.
-        settings: The run-time settings that each version may have; `None` if none may.
-    """
+    """Compares versions with the versions of a reference stack, or with the newest candidates if it is empty."""
 
     estimator: Estimator
     reference: Mapping[str, Version]
@@ -229,10 +222,6 @@ def _in_tiers(steps: Mapping[_T, int], beaten_by: Callable[[_T], Collection[_T]]
 
     The same holds for the fastest one of the others, and so on. Versions that do not differ from the reference stay as
     they are; those that are slower only matter if all are.
-
-    Args:
-        steps: Steps of each version, over the reference.
-        beaten_by: Returns the versions that are slower than one of them by a difference that counts.
     """
     tiers = dict(steps)
     others = [v for v, count in steps.items() if count > 0 or max(steps.values()) < 0]

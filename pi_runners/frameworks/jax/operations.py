@@ -62,23 +62,17 @@ class JaxBackend(Backend):
         jax.block_until_ready(result)
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
-        if self.dtype == "int8":
-            host_array = (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
-        else:
-            host_array = from_bytes(raw, shape, scale, offset, jnp.dtype(self.dtype))
-        return self._put(host_array, self.dtype)
+        return self._put(from_bytes(raw, shape, scale, offset, jnp.dtype(self.dtype)), self.dtype)
 
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        axes = (0,) + tuple(range(2, len(shape))) + (1,)
-        return self._put(
-            np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype
-        )
+        return self._transposed(raw, shape, scale, (0, *range(2, len(shape)), 1))
 
     def filters(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        axes = tuple(range(2, len(shape))) + (1, 0)
-        return self._put(
-            np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype
-        )
+        return self._transposed(raw, shape, scale, (*range(2, len(shape)), 1, 0))
+
+    def _transposed(self, raw: bytes, shape: Sequence[int], scale: float, axes: Sequence[int]) -> Array:
+        numbers = from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype))
+        return self._put(np.ascontiguousarray(numbers.transpose(axes)), self.dtype)
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         return self._put(np.array(numbers, dtype=np.int32).reshape(tuple(shape)), "int32")

@@ -151,6 +151,8 @@ def from_bytes(
     raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0, dtype: Any = "float64"
 ) -> Any:
     """Return the numbers that bytes encode, computed in double precision, in chunks to use less memory."""
+    if np.dtype(dtype) == np.int8:
+        return (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
     numbers = np.empty(len(raw), dtype=dtype)
     for start in range(0, len(raw), _CHUNK):
         chunk = np.frombuffer(raw, np.uint8, min(_CHUNK, len(raw) - start), start).astype(np.float64)

@@ -56,8 +56,6 @@ class OnnxruntimeBackend(Backend):
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
         """Make a NumPy array, the input type of sessions."""
-        if self.dtype == "int8":
-            return (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
         return from_bytes(raw, shape, scale, offset, self.dtype)
 
     images = array

@@ -88,8 +88,6 @@ class TensorflowBackend(Backend):
         self, raw: bytes, shape: Sequence[int], axes: Sequence[int], scale: float, offset: float = 0.0
     ) -> Array:
         """Make a tensor of a channels-first shape and transpose it to TensorFlow's order of axes."""
-        if self.dtype == "int8":
-            return tf.constant((np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(shape))
         plain = from_bytes(raw, shape, scale, offset, tf.as_dtype(self.dtype).as_numpy_dtype)
         return tf.constant(np.ascontiguousarray(plain.transpose(tuple(axes))))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -13,20 +13,6 @@ from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.models import initial
 from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
-
-Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-class Wrappers(NamedTuple):
-    """Functions that apply settings to a function of arrays.
-
-    Attributes:
-        settings: Applies all settings.
-        uncompiled: Applies all settings but `compile`.
-    """
-
-    settings: Wrapper
-    uncompiled: Wrapper
 
 
 class TorchModel(nn.Module, Layers):
@@ -202,7 +188,7 @@ class TorchModel(nn.Module, Layers):
 
 
 def build(
-    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Wrappers
+    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Callable[..., Any]
 ) -> BuiltModel:
     """Return a model.
 
@@ -212,7 +198,7 @@ def build(
         p: Parameters of the model.
         mode: Mode of the model.
         inputs: Inputs for the first forward pass, which creates the layers.
-        wrap: Applies settings to a function of arrays.
+        wrap: Applies settings to a function of arrays; all but `compile` with ``is_compiled=False``.
 
     Raises:
         Unsupported: If a setting changes nothing in this model.
@@ -226,7 +212,7 @@ def build(
 
     def infer(p: Parameters, batch: Sequence[Array]) -> Callable[[], Any]:
         model.eval()
-        compute = wrap.settings(lambda *arrays: model(p, *arrays))
+        compute = wrap(lambda *arrays: model(p, *arrays))
 
         def run() -> Any:
             with without_gradients(backend.settings):
@@ -248,8 +234,8 @@ def build(
         if backend.settings.get("compile", "off") != "off":
             # The gradient is checked without compilation, which would compile a small batch, too.
             with torch.no_grad():
-                expected = float(wrap.uncompiled(loss_of)(*batch, labels))
-        compute = wrap.settings(loss_of)
+                expected = float(wrap(loss_of, is_compiled=False)(*batch, labels))
+        compute = wrap(loss_of)
         scaler = _gradient_scaler(backend)
 
         def step() -> Any:
@@ -264,7 +250,7 @@ def build(
 
     def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
         model.train()
-        mixed = wrap.uncompiled(lambda *arrays: functional.cross_entropy(model(p, *arrays).float(), labels))
+        mixed = wrap(lambda *arrays: functional.cross_entropy(model(p, *arrays).float(), labels), is_compiled=False)
         loss = mixed(*batch)
         parameters = list(model.parameters())
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)

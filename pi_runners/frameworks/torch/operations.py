@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
@@ -109,22 +110,19 @@ class TorchBackend(Backend):
             raise Unsupported("`compile={}` has compiled nothing".format(self.settings["compile"]))
         return {"torch_compiled_graphs": graphs}
 
-    def _apply_settings(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that runs under the settings `amp`, `compile` and `sdpa`."""
-        return self._apply_without_compile(function, torch_settings.compiled)
+    def _under_settings(self, function: Callable[..., Any], *, is_compiled: bool = True) -> Callable[..., Any]:
+        """Return a function that runs under the settings `amp`, `sdpa` and, if it is compiled, `compile`."""
 
-    def _apply_without_compile(
-        self, function: Callable[..., Any], wrap: Callable[..., Any] = lambda mixed, settings: mixed
-    ) -> Callable[..., Any]:
         def mixed(*arrays: Any) -> Any:
             with torch_settings.autocast(self.settings, self.device):
-                return function(self, *arrays)
+                return function(*arrays)
 
-        return torch_settings.with_attention_kernel(wrap(mixed, self.settings), self.settings)
+        compute = torch_settings.compiled(mixed, self.settings) if is_compiled else mixed
+        return torch_settings.with_attention_kernel(compute, self.settings)
 
     def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
         """Run without recording gradients, unless `grad_mode` says otherwise."""
-        compute = self._apply_settings(function)
+        compute = self._under_settings(partial(function, self))
         inputs = (*arrays, *weights)
 
         def run() -> Any:
@@ -140,14 +138,14 @@ class TorchBackend(Backend):
     def pullback(self, function: Function, arrays: Arrays, cotangent: Array) -> Call:
         """Run the forward pass once, then the backward pass alone on every call."""
         leaves = [array.detach().requires_grad_() for array in arrays]
-        result = self._apply_settings(function)(*leaves)
+        result = self._under_settings(partial(function, self))(*leaves)
         return lambda: torch.autograd.grad(result, leaves, cotangent, retain_graph=True)
 
     def train(self, loss: Function, weights: Arrays, batch: Arrays, rate: float = LEARNING_RATE) -> Training:
         leaves = [weight.detach().clone().requires_grad_() for weight in weights]
         current_batch = list(batch)
         count = len(leaves)
-        compute = self._apply_settings(lambda backend, *arrays: loss(backend, arrays[:count], *arrays[count:]))
+        compute = self._under_settings(lambda *arrays: loss(self, arrays[:count], *arrays[count:]))
 
         def step() -> Any:
             value = compute(*leaves, *current_batch)
@@ -167,16 +165,9 @@ class TorchBackend(Backend):
         return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: leaves)
 
     def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
-        from pi_runners.frameworks.torch.models import Wrappers, build
+        from pi_runners.frameworks.torch.models import build
 
-        def without_self(function: Callable[..., Any]) -> Callable[..., Any]:
-            return lambda backend, *arrays: function(*arrays)
-
-        wrappers = Wrappers(
-            settings=lambda function: self._apply_settings(without_self(function)),
-            uncompiled=lambda function: self._apply_without_compile(without_self(function)),
-        )
-        return build(self, network, parameters, mode, inputs, wrappers)
+        return build(self, network, parameters, mode, inputs, self._under_settings)
 
     def load_batches(self, raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Call:
         """`DataLoader`, whose processes stay alive."""

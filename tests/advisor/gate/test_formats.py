@@ -194,7 +194,7 @@ def test_an_unmeasured_baseline_has_no_predicted_speed(
 def test_the_reports_do_not_import_the_solver() -> None:
     # The gate runs on every push and must start fast; importing the solver is slow.
     program = (
-        "import sys, advisor.api.gate_session, advisor.report.check.formats.text;"
+        "import sys, advisor.api.gate.gate_session, advisor.report.check.formats.text;"
         "print([m for m in ('ortools', 'scipy', 'numpy', 'sqlalchemy', 'jinja2') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

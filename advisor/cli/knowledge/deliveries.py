@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from advisor import api
-from advisor.api.measurement_options import TOKEN
+from advisor.api.measurements.options import TOKEN
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, print_json, typer_option
+from advisor.cli.options import FormatOption, KnowledgeOption, print_list, typer_option
 from knowledge.domain.errors import InputError
 from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
@@ -74,12 +74,11 @@ def list_tokens(format: FormatOption = "text", knowledge: KnowledgeOption = None
     """List the tokens by their identifiers; the tokens themselves are not stored."""
     with api.stores.open_writable_store(knowledge) as store:
         stored = store.tokens()
-    if format == "json":
-        print_json({"schema_version": 1, "tokens": [asdict(t) for t in stored]})
-        return
-    for t in stored:
-        ended = f"revoked {t.revoked_at}" if t.revoked_at else f"until {t.expires_at or 'revoked'}"
-        typer.echo(f"{t.id}  {t.role:6}  {t.source}  since {t.created_at}, {ended}")
+    ends = (f"revoked {t.revoked_at}" if t.revoked_at else f"until {t.expires_at or 'revoked'}" for t in stored)
+    lines = (
+        f"{t.id}  {t.role:6}  {t.source}  since {t.created_at}, {end}" for t, end in zip(stored, ends, strict=True)
+    )
+    print_list(format, "tokens", map(asdict, stored), lines)
 
 
 @tokens.command("revoke")
@@ -98,25 +97,23 @@ def list_quarantine(format: FormatOption = "text", knowledge: KnowledgeOption = 
     """List quarantined observations with the reasons."""
     with api.stores.open_writable_store(knowledge) as store:
         entries = store.quarantined()
-    if format == "json":
-        records = [
-            {
-                "id": q.observation.identity,
-                "source": q.source,
-                "block": q.observation.block,
-                "indicator": q.observation.indicator.label,
-                "received_at": q.received_at,
-                "reason": q.reason,
-            }
-            for q in entries
-        ]
-        print_json({"schema_version": 1, "quarantined": records})
-        return
-    for q in entries:
-        o = q.observation
-        typer.echo(f"{o.identity[:12]}  {q.received_at}  from {q.source or 'here'}  {o.indicator.label}: {q.reason}")
-    if not entries:
-        typer.echo("the quarantine is empty")
+    records = (
+        {
+            "id": q.observation.identity,
+            "source": q.source,
+            "block": q.observation.block,
+            "indicator": q.observation.indicator.label,
+            "received_at": q.received_at,
+            "reason": q.reason,
+        }
+        for q in entries
+    )
+    lines = (
+        f"{q.observation.identity[:12]}  {q.received_at}  from {q.source or 'here'}  {q.observation.indicator.label}: "
+        f"{q.reason}"
+        for q in entries
+    )
+    print_list(format, "quarantined", records, lines, empty="the quarantine is empty")
 
 
 @quarantine.command("accept")
@@ -140,11 +137,7 @@ def drop(
 
 
 def _selected_identities(store: KnowledgeBase, prefixes: Sequence[str], *, all_: bool, source: str | None) -> list[str]:
-    """Return the identities that are meant.
-
-    Raises:
-        InputError: If nothing is named, or a begin fits none or several.
-    """
+    """Return the identities that are meant."""
     entries: tuple[QuarantinedObservation, ...] = store.quarantined()
     if not prefixes and not all_ and source is None:
         raise InputError("no observations are selected", hint="name identities, `--source NAME` or `--all`")
@@ -165,13 +158,13 @@ def list_sources(format: FormatOption = "text", knowledge: KnowledgeOption = Non
     """List the sources of observations with the trust in each."""
     with api.stores.open_writable_store(knowledge) as store:
         stored = store.sources()
-    if format == "json":
-        print_json({"schema_version": 1, "sources": [asdict(s) for s in stored]})
-        return
-    for s in stored:
-        quarantined = f", {s.quarantined} quarantined" if s.quarantined else ""
-        name = s.name or "(this knowledge base's own)"
-        typer.echo(f"{name}  trust {s.trust:g}  {s.observations} observations in {s.blocks} blocks{quarantined}")
+    own = "(this knowledge base's own)"
+    lines = (
+        f"{s.name or own}  trust {s.trust:g}  {s.observations} observations in "
+        f"{s.blocks} blocks{f', {s.quarantined} quarantined' if s.quarantined else ''}"
+        for s in stored
+    )
+    print_list(format, "sources", map(asdict, stored), lines)
 
 
 @sources.command("trust")

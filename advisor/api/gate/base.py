@@ -8,9 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.api.context import TargetContext
+from advisor.api.context import TargetContext, load_project
 from advisor.api.options import ProjectFiles
-from advisor.api.project import load_project
 from advisor.gate.base.commit import export_commit, has_commit, read_file_at
 from advisor.gate.base.git_objects import commit_of
 from advisor.gate.base.policy import BasePolicy, profiles, read_base_policy

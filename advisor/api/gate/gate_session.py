@@ -11,20 +11,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from advisor.api.context import TargetContext, make_problem, open_predictor, prepare_target
-from advisor.api.gate_base import Base, lock_of_base, policy_of_base, policy_source, read_base
+from advisor.api.context import (
+    TargetContext,
+    load_project,
+    make_problem,
+    open_predictor,
+    prepare_target,
+    project_builder,
+    select_targets,
+)
+from advisor.api.gate.base import Base, lock_of_base, policy_of_base, policy_source, read_base
 from advisor.api.indexes import open_indexes
 from advisor.api.option import with_settings
 from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
-from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.search import select, target_builds, target_settings
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.base.policy import BasePolicy
-from advisor.gate.check import GateResult, check, find_unchecked_locks
+from advisor.gate.check import GateResult, check
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
+from advisor.gate.problem import find_unchecked_locks, references_of, with_readable_packages, without_pins
 from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
-from advisor.gate.scope import GateCase, ProjectState, references_of, with_readable_packages, without_pins
+from advisor.gate.scope import GateCase, ProjectState
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.locks.current import locked_python, read_current, within
@@ -151,10 +159,10 @@ def _with_base_knowledge(
     """Return contexts with the knowledge base that the base trusts, and findings about a change of it."""
     places = [base_knowledge(base_policy, reference, c.files.directory, c.options.knowledge) for c in contexts]
     trusted = tuple(
-        replace(context, options=replace(context.options, knowledge=place.address))
-        for context, place in zip(contexts, places, strict=True)
+        replace(context, options=replace(context.options, knowledge=address))
+        for context, (address, _) in zip(contexts, places, strict=True)
     )
-    return trusted, tuple(change for place in places for change in place.changes)
+    return trusted, tuple(change for _, changes in places for change in changes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,11 +177,7 @@ class _Head:
 
 
 def _check_pythons(contexts: Iterable[TargetContext]) -> None:
-    """Check that the interpreter of each target is certain: a gate does not try several.
-
-    Raises:
-        InputError: If nobody chose one, and the project does not support the interpreter of this program.
-    """
+    """Check that the interpreter of each target is certain: a gate does not try several."""
     for context in contexts:
         if context.other_pythons:
             raise InputError(
@@ -183,11 +187,7 @@ def _check_pythons(contexts: Iterable[TargetContext]) -> None:
 
 
 def _with_locked_python(context: TargetContext) -> TargetContext:
-    """Return a context with the interpreter that its lock is for, if that was to be the one with the best stack.
-
-    Raises:
-        InputError: If the lock does not state one.
-    """
+    """Return a context with the interpreter that its lock is for, if that was to be the one with the best stack."""
     if not context.compared_pythons:
         return context
     current = Path(context.files.current) if context.files.current else None
@@ -291,11 +291,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
 
 
 def _settings_of(lock: Lock) -> dict[str, dict[str, int | str]]:
-    """Return the settings that a lock records, by framework and name.
-
-    Raises:
-        InputError: If they cannot be read.
-    """
+    """Return the settings that a lock records, by framework and name."""
     settings = read_settings(lock.path) if lock.path is not None and lock.path.is_file() else None
     return {} if settings is None else settings.values
 
@@ -322,11 +318,7 @@ def _as_locked(
 
 
 def _lock(context: TargetContext) -> Lock:
-    """Return the project's present lock.
-
-    Raises:
-        InputError: If it has none.
-    """
+    """Return the project's present lock."""
     files = context.files
     if files.current is None and context.lock is not None and not context.lock.is_file():
         raise InputError(

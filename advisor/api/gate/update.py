@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from advisor.api.context import TargetContext
-from advisor.api.gate_session import GateOptions, GateSession, open_gate
+from advisor.api.gate.gate_session import GateOptions, GateSession, open_gate
 from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
 from advisor.api.search import prepare_request
@@ -21,7 +21,8 @@ from advisor.domain.target import Target
 from advisor.gate.check import GateResult
 from advisor.gate.comparison import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
-from advisor.gate.scope import GateCase, without_pins
+from advisor.gate.problem import without_pins
+from advisor.gate.scope import GateCase
 from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.locks.formats.requirements import with_pins
@@ -236,11 +237,7 @@ def _checked(
 
 
 def _failing(result: GateResult) -> tuple[Finding, ...]:
-    """Return the findings that fail the gate.
-
-    Raises:
-        AdvisorError: If the check is not complete.
-    """
+    """Return the findings that fail the gate."""
     for _, failure in result.failures:
         raise failure
     return tuple(finding for finding in result.findings if finding.fails)

@@ -10,12 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from advisor.api.advice_inputs import AdviceInputs
-from advisor.api.context import TargetContext, open_predictor, prepare_target
+from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target, project_builder
 from advisor.api.indexes import open_indexes
-from advisor.api.measurement import block_name, run_block
-from advisor.api.measurement_options import EnvironmentOptions, MeasurementStore, SamplingOptions
+from advisor.api.measurements.measurement import block_name, run_block
+from advisor.api.measurements.options import EnvironmentOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, Project, ProjectOptions, ResolutionOptions, TargetOptions, listed
-from advisor.api.project import load_project, project_builder
 from advisor.api.session import AdviceSession
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.client import IndexClient
@@ -268,11 +267,7 @@ def _plan_arms(
     *,
     control: bool,
 ) -> tuple[Arm, ...]:
-    """Return the arms of the locks with each combination of settings; the first is the reference, and the control.
-
-    Raises:
-        InputError: If a setting cannot be applied from outside the program.
-    """
+    """Return the arms of the locks with each combination of settings; the first is the reference, and the control."""
     package = _compared_package(stacks)
     arms: list[Arm] = []
     for stack in stacks:
@@ -293,11 +288,7 @@ def _plan_arms(
 
 
 def _check_settings(arm: Arm) -> None:
-    """Refuse settings that contradict each other, that no framework of an arm has, or that need code in the program.
-
-    Raises:
-        InputError: If there is one.
-    """
+    """Refuse settings that contradict each other, that no framework of an arm has, or that need code in the program."""
     if contradiction := next(iter(contradictions(arm.settings)), ""):
         raise InputError(contradiction, hint="measure them in separate blocks")
     for name, value in sorted(arm.settings.items()):

@@ -11,10 +11,10 @@ import typer
 from packaging.version import Version
 
 from advisor import api
-from advisor.cli.console import say, warn
+from advisor.cli.console import warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, print_json
+from advisor.cli.workload import write_plot
 from advisor.report.evidence import (
-    draw_svg,
     estimate_text,
     gains_record,
     gains_text,
@@ -88,7 +88,7 @@ def compare(
         ]
         references = {stack_name(c.reference) for c in standings.comparisons}
         reference = f"`{min(references)}`" if len(references) == 1 else "the reference of the block"
-        _draw(plot, ratios_plot(rows, title=f"{indicator}: times as fast as {reference}"), len(rows))
+        write_plot(plot, ratios_plot(rows, title=f"{indicator}: times as fast as {reference}"), len(rows))
 
 
 def _compare_mlperf(observations: Sequence[Observation], *, scaling: bool, plot: Path | None, format: str) -> None:
@@ -104,7 +104,7 @@ def _compare_mlperf(observations: Sequence[Observation], *, scaling: bool, plot:
     if plot is not None:
         rows = [(_gain_name(g, kind, software(g.later)), g.speedup, g.low, g.high) for g in gains]
         title = "MLPerf Training: what more accelerators gained" if scaling else "MLPerf Training: what software gained"
-        _draw(plot, ratios_plot(rows, title=title), len(rows))
+        write_plot(plot, ratios_plot(rows, title=title), len(rows))
 
 
 def _gain_name(gain: Gain, kind: str, software_name: str) -> str:
@@ -131,13 +131,6 @@ def _best(scores: Sequence[Score]) -> list[str]:
             won = f"{software(best)}, {best.round_}, {best.minutes:.2f} minutes"
             lines.append(f"fastest {benchmark} on {machine} ({count}): {won}")
     return lines
-
-
-def _draw(path: Path, draw: object, rows: int) -> None:
-    if path.suffix != ".svg":
-        raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")
-    write_atomically(path, draw_svg(draw, rows=rows))  # type: ignore[arg-type]
-    say(f"wrote `{path}`")
 
 
 def estimate(

@@ -12,9 +12,9 @@ import typer
 
 from advisor import api
 from advisor.api.option import read_moment
-from advisor.cli import knowledge_queries, knowledge_sync, knowledge_tables
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
+from advisor.cli.knowledge import deliveries, queries, tables
 from advisor.cli.options import FormatOption, KnowledgeOption, print_json
 from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from advisor.user_directories import advisory_database_path
@@ -66,7 +66,7 @@ def import_(
     keep_valid: Annotated[
         bool, typer.Option("--keep-valid", help="Store what is sound in a damaged file.\nThe rest is listed.")
     ] = False,
-    source: knowledge_sync.SourceOption = None,
+    source: deliveries.SourceOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store the observations of files and of other knowledge bases; observations that are already stored are skipped.
@@ -228,13 +228,13 @@ def _ended_before(store: KnowledgeBase, blocks: Iterable[StoredBlock], before: s
             yield block.name
 
 
-app.command("push")(knowledge_sync.push)
-app.command("pull")(knowledge_sync.pull)
-app.add_typer(knowledge_sync.tokens, name="token")
-app.add_typer(knowledge_sync.quarantine, name="quarantine")
-app.add_typer(knowledge_sync.sources, name="source")
-app.command("compare")(knowledge_queries.compare)
-app.command("estimate")(knowledge_queries.estimate)
-app.command("import-mlperf")(knowledge_queries.import_mlperf)
-app.command("import-published")(knowledge_tables.import_published)
-app.command("mlperf-table")(knowledge_queries.mlperf_table)
+app.command("push")(deliveries.push)
+app.command("pull")(deliveries.pull)
+app.add_typer(deliveries.tokens, name="token")
+app.add_typer(deliveries.quarantine, name="quarantine")
+app.add_typer(deliveries.sources, name="source")
+app.command("compare")(queries.compare)
+app.command("estimate")(queries.estimate)
+app.command("import-mlperf")(queries.import_mlperf)
+app.command("import-published")(tables.import_published)
+app.command("mlperf-table")(queries.mlperf_table)

@@ -10,8 +10,8 @@ from typing import Any
 
 import psutil
 
-from advisor.api.indexes import make_client
-from advisor.api.measurement_options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
+from advisor.api.indexes import open_indexes
+from advisor.api.measurements.options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, listed
 from advisor.api.stores import open_writable_store
 from advisor.campaign.plan import check_disk, estimate, lock_loadgen
@@ -194,8 +194,7 @@ def measure(
     )
     if not indicators or not stacks or sampling.rounds < 1:
         raise InputError("there is nothing to measure", hint="name an indicator, a stack, and at least one round")
-    client = make_client(indexes, Path.cwd())
-    try:
+    with open_indexes(indexes, Path.cwd()) as client:
         block = plan_block(
             indicators,
             stacks,
@@ -206,8 +205,6 @@ def measure(
         )
         store = MeasurementStore(knowledge=knowledge, cache_directory=indexes.cache_directory)
         return run_block(block, client, environment=environment, store=store)
-    finally:
-        client.close()
 
 
 def block_name(arms: Sequence[Any]) -> str:

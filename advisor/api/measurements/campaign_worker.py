@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from advisor.api.measurement_options import WorkerOptions
+from advisor.api.measurements.options import WorkerOptions
 from advisor.api.stores import Warn, log_warning, warn_of_quarantine
 from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
 from advisor.campaign.worker import WorkerMachine, cell_line, run_task
@@ -99,11 +99,7 @@ class _Delivery:
 
 
 def _create_folder(folder: Path | None) -> Path | None:
-    """Create a directory of environments, and return it.
-
-    Raises:
-        UnavailableError: If it cannot be created.
-    """
+    """Create a directory of environments, and return it."""
     if folder is not None:
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from advisor import api
-from advisor.api.measurement_options import WorkerOptions, read_engine_options
+from advisor.api.measurements.options import WorkerOptions, read_engine_options
 from advisor.campaign.status import status_text
-from advisor.cli.campaign import AttemptsOption, EngineOption, HomeOption, print_result, progress_display
 from advisor.cli.console import redraw, say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, expand_options, print_json
+from advisor.cli.options import FormatOption, KnowledgeOption, expand_options, print_list
+from advisor.cli.pi.campaign import AttemptsOption, EngineOption, HomeOption, print_result, progress_display
 from advisor.domain.words import count
 
 CampaignArgument = Annotated[
@@ -52,13 +52,9 @@ def status(
 def _list(knowledge: str | None, format: str) -> None:
     """Print every campaign in one line."""
     campaigns = api.campaigns.list_campaigns(knowledge=knowledge, warn=warn)
-    if format == "json":
-        print_json({"schema_version": 1, "campaigns": [o.record() for o in campaigns]})
-        return
-    for o in campaigns:
-        typer.echo(f"{o.name}: {o.state}, {o.measured} of {o.total.total()} measured")
-    if not campaigns:
-        typer.echo(f"there are no campaigns in `{api.campaigns.campaigns_directory(knowledge)}`")
+    lines = (f"{o.name}: {o.state}, {o.measured} of {o.total.total()} measured" for o in campaigns)
+    empty = f"there are no campaigns in `{api.campaigns.campaigns_directory(knowledge)}`"
+    print_list(format, "campaigns", (o.record() for o in campaigns), lines, empty=empty)
 
 
 def cancel(campaign: CampaignArgument = None, home: HomeOption = None, knowledge: KnowledgeOption = None) -> None:
