@@ -48,21 +48,6 @@ class StackEstimate:
     sizes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeakBound:
-    """Bounds of the ratio of speed of two accelerators, from their memory bandwidths and peak rates.
-
-    A program that is limited by one resource, and uses both accelerators in the same degree, is between them.
-
-    Attributes:
-        low: Smallest ratio of a resource.
-        high: Largest ratio.
-    """
-
-    low: float
-    high: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class HardwareComparison:
     """A predicted ratio of two accelerators, or a bound of it.
@@ -74,7 +59,7 @@ class HardwareComparison:
         tasks: Published tasks that stand for the workload, each with its mode.
         ratios: A ratio for each regime with evidence, with its interval and the published pairs of these two; empty if
             no published pairs connect them.
-        bound: What peak rates say in this case.
+        bound: Otherwise the result of :func:`knowledge.hardware.peaks.ratio_bounds`.
     """
 
     accelerator: str
@@ -82,7 +67,7 @@ class HardwareComparison:
     workload: str
     tasks: tuple[tuple[str, str], ...]
     ratios: tuple[AcceleratorRatio, ...]
-    bound: PeakBound | None = None
+    bound: tuple[float, float] | None = None
 
 
 def select_observations(
@@ -247,20 +232,14 @@ def compare_hardware(
             hint=f"published are {quoted([name for name, w in workload_catalogue().items() if TASKS in w.parts])}",
         )
     names = {"accelerator": models[0].name, "reference": models[1].name}
-    ratios: tuple[AcceleratorRatio, ...] = ()
-    bound = None
-    if are_connected(pairs, **names):
-        ratios = accelerator_ratios(pairs, shipped_ratio_variances(), **names, tasks=tasks)
-    else:
-        limits = ratio_bounds(*models)
-        bound = PeakBound(low=limits[0], high=limits[1]) if limits else None
+    is_connected = are_connected(pairs, **names)
     return HardwareComparison(
         accelerator=models[0].model,
         reference=models[1].model,
         workload=workload,
         tasks=tuple(tasks),
-        ratios=ratios,
-        bound=bound,
+        ratios=accelerator_ratios(pairs, shipped_ratio_variances(), **names, tasks=tasks) if is_connected else (),
+        bound=None if is_connected else ratio_bounds(*models),
     )
 
 

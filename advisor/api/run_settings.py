@@ -25,7 +25,6 @@ from knowledge.domain.errors import InputError
 
 def read_run_settings(
     *,
-    directory: Path = Path(),
     lock: Path | None = None,
     values: Sequence[tuple[str, int | str]] = (),
     frameworks: Sequence[str] = (),
@@ -33,8 +32,7 @@ def read_run_settings(
     """Return the settings of a lock, with the settings that the user names in their place.
 
     Args:
-        directory: Where the lock is, if neither a lock nor values are given.
-        lock: A lock, or a settings file.
+        lock: A lock, or a settings file; by default one in this directory, unless values are given.
         values: Names and values of settings; the value :data:`DEFAULT` leaves out a setting of the lock.
         frameworks: Frameworks that the values are for; by default those of the lock, else those that have the setting
             if its name leaves no doubt.
@@ -42,7 +40,7 @@ def read_run_settings(
     Raises:
         InputError: If there are no settings, a setting is not valid, or settings contradict each other.
     """
-    content = _read(directory, lock, is_required=not values)
+    content = _read(lock, is_required=not values)
     names = tuple(dict.fromkeys(framework_of(name) for name in frameworks))
     selection = content.values
     last_values = dict(values)
@@ -66,10 +64,10 @@ def read_run_settings(
     return result
 
 
-def _read(directory: Path, lock: Path | None, *, is_required: bool) -> AppliedSettings:
+def _read(lock: Path | None, *, is_required: bool) -> AppliedSettings:
     if lock is None and not is_required:
         return AppliedSettings()
-    paths = [lock] if lock else [path for name in files_with_settings() if (path := directory / name).is_file()]
+    paths = [lock] if lock else [path for name in files_with_settings() if (path := Path(name)).is_file()]
     for path in paths:
         if (content := read_settings(path)) is not None:
             return replace(content, source=path)

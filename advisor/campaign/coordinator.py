@@ -21,12 +21,13 @@ from advisor.campaign.directory import (
     CampaignDirectoryError,
     CampaignPlan,
     Cell,
+    Submission,
     block_name,
     cell_files,
+    read_submission,
     write_file,
 )
 from advisor.campaign.engines import Engine, open_engine
-from advisor.campaign.submission_log import Submission, batch_of, read_submission
 from advisor.campaign.worker import cells_in
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
@@ -308,8 +309,8 @@ class Coordinator:
     def _open(self, submission: Submission) -> tuple[Executor, Batch]:
         """Return the executor and the batch of a submission."""
         engine = open_engine(submission.engine, submission.options, self.directory, self.plan)
-        batch = batch_of(self.directory, self.plan, engine, number=submission.folder.name, tasks=submission.tasks)
-        return engine.executor, batch
+        number, tasks = submission.folder.name, submission.tasks
+        return engine.executor, engine.batch(self.directory, self.plan.name, number=number, tasks=tasks)
 
     def _state(self, task: int, submissions: Sequence[Submission], after: str) -> TaskStatus:
         """Return the state of a task that is not complete.

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import create_atomically, lock_file, read_document, write_atomically
@@ -105,6 +103,31 @@ class Cell:
         return cls(
             block=int(match["block"]), round=int(match["round"]), arm=int(match["arm"]), machine=match["machine"]
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """Tasks that were submitted together.
+
+    Attributes:
+        folder: Directory of the submission.
+        tasks: Numbers of the tasks.
+        cells_before: By task, the number of cells that existed before the submission.
+        engine: Name of the engine.
+        options: Options of the engine.
+        submitted_at: Time of submission, in seconds since the epoch.
+        handle: Identifier of the submission in the engine; empty if the engine has not confirmed it.
+        outcomes: By task, how it ended; empty until all tasks have ended.
+    """
+
+    folder: Path
+    tasks: tuple[int, ...]
+    cells_before: dict[int, int]
+    engine: str
+    options: dict[str, Any]
+    submitted_at: float
+    handle: str
+    outcomes: dict[int, dict[str, Any]]
 
 
 class CampaignDirectory:
@@ -207,6 +230,22 @@ class CampaignDirectory:
             yield lock is not None
 
 
+def read_submission(folder: Path) -> Submission:
+    """Read a submission from its directory."""
+    document = read_document(folder / "submission.json")
+    handle = folder / "handle"
+    return Submission(
+        folder=folder,
+        tasks=tuple(document.get("tasks", ())),
+        cells_before={int(task): count for task, count in document.get("had", {}).items()},
+        engine=str(document.get("engine", "local")),
+        options=dict(document.get("options", {})),
+        submitted_at=float(document.get("at", 0.0)),
+        handle=handle.read_text(encoding="utf-8") if handle.exists() else "",
+        outcomes={int(task): end for task, end in read_document(folder / "closed.json").items()},
+    )
+
+
 def cell_files(plan: CampaignPlan, observations: Iterable[Observation]) -> Iterator[tuple[Cell, bytes]]:
     """Group observations of a campaign by cell; yield each cell with the content of its file."""
     numbers = {block.name: number for number, block in enumerate(plan.blocks)}
@@ -227,7 +266,7 @@ def block_name(block: Block, machine: str) -> str:
 
 def plan_document(plan: CampaignPlan) -> bytes:
     """Return a plan as JSON. The same plan gives the same bytes."""
-    content = TypeAdapter(CampaignPlan).dump_json(plan, by_alias=True, exclude={"dropped"})
+    content = _plans().dump_json(plan, by_alias=True, exclude={"dropped"})
     return b'{"format": %d, "plan": %b}\n' % (_FORMAT, content)
 
 
@@ -241,12 +280,20 @@ def read_plan(content: bytes, *, where: str) -> CampaignPlan:
         document = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
         if document["format"] != _FORMAT:
             raise ValueError(f"its format is {document['format']}, not {_FORMAT}")
-        return TypeAdapter(CampaignPlan).validate_python(document["plan"])
+        plan: CampaignPlan = _plans().validate_python(document["plan"])
     except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
         raise InputError(
             f"`{where}` is not the plan of a campaign: {str(error).splitlines()[0]}",
             hint="the file is damaged, or from another version; start a new campaign with another `--repetition`",
         ) from None
+    return plan
+
+
+def _plans() -> Any:
+    # `advisor pi --help` imports this module.
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(CampaignPlan)
 
 
 def write_file(path: Path, content: bytes) -> None:

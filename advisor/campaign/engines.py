@@ -13,8 +13,9 @@ from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.domain.words import quoted
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, suggest
+from knowledge.domain.identity import content_hash
 from knowledge.records import RecordError, value_from
-from pi_runners.executors.base import TASK_NUMBER, Executor
+from pi_runners.executors.base import TASK_NUMBER, Batch, Executor
 from pi_runners.executors.kubernetes import KubernetesExecutor
 from pi_runners.executors.local import LocalExecutor, LocalOptions
 from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
@@ -37,6 +38,20 @@ class Engine:
     executor: Executor
     command: tuple[str, ...]
     inputs: tuple[Path, ...] = ()
+
+    def batch(self, directory: CampaignDirectory, campaign: str, *, number: str, tasks: tuple[int, ...]) -> Batch:
+        """Return a batch of a campaign. The same number gives the same name, by which the engine can look it up."""
+        # Two directories of one campaign get different names.
+        suffix = content_hash(str(directory.path))[:6]
+        name = re.sub(r"[^a-z0-9]+", "-", campaign.lower()).strip("-")[:36].rstrip("-")
+        return Batch(
+            name=f"{name}-{suffix}-{number}",
+            command=self.command,
+            tasks=tasks,
+            folder=directory.batches / number / "engine",
+            home=directory.path,
+            inputs=self.inputs,
+        )
 
 
 def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
@@ -106,9 +121,6 @@ def _limit(memory: str, engine: str) -> tuple[str, ...]:
     """Return a memory limit for a process, which is lower than the limit of its task.
 
     So a process that uses too much memory gives an observation, instead of ending the task.
-
-    Raises:
-        InputError: If the option is not a valid memory size.
     """
     if not memory:
         return ()
@@ -130,11 +142,7 @@ def _worker(python: str, directory: CampaignDirectory) -> tuple[str, ...]:
 
 
 def _options(options_class: Any, options: Mapping[str, Any], engine: str) -> Any:
-    """Convert options, whose values may be text, to the option class of an engine.
-
-    Raises:
-        InputError: If an option does not exist, or its value has the wrong type.
-    """
+    """Convert options, whose values may be text, to the option class of an engine; refuse other ones."""
     names = [f.name.replace("_", "-") for f in fields(options_class)]
     for name in options:
         if name.replace("_", "-") not in names:

@@ -110,11 +110,7 @@ def run_task(
 
 
 def _block_here(planned: Block, settings: WorkerMachine) -> Block:
-    """Return a planned block as it is measured on this machine.
-
-    Raises:
-        UnsuitableNodeError: If this machine is not of the kind that it was planned for.
-    """
+    """Return a planned block as it is measured on this machine; refuse one for another kind of machine."""
     hardware = settings.hardware
     check_node(planned, hardware)
     limits = [x for x in (planned.memory_limit_bytes, settings.memory_limit_bytes) if x is not None]

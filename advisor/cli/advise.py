@@ -89,29 +89,21 @@ class AdviceOptions:
             format_to_write(path)
         if self.pr_body is not None and not self.pr_body.parent.is_dir():
             raise InputError(f"`{self.pr_body.parent}` is not a directory")
-        text_only = "take `--format text`"
-        contradictions = (
-            (self.details and self.format != "text", f"`--details` and `--format {self.format}`", text_only),
-            (self.show_code and self.format != "text", f"`--show-code` and `--format {self.format}`", text_only),
-            (self.update and self.upgrade, "`--update` and `--upgrade`", "name one of them"),
+        format, update, is_text, text_only = self.format, self.update, self.format == "text", "take `--format text`"
+        no_html = "take `--pr-body FILE`, or `advisor check --format html`"
+        mistakes = (
+            (self.details and not is_text, f"`--details` and `--format {format}` contradict each other", text_only),
+            (self.show_code and not is_text, f"`--show-code` and `--format {format}` contradict each other", text_only),
+            (update and self.upgrade, "`--update` and `--upgrade` contradict each other", "name one of them"),
+            (update and self.show_code, "`--update` recommends no settings", "take `--show-code` without `--update`"),
+            (update and self.details, "`--update` has no further details", "take `--update` without `--details`"),
+            (update and format == "html", "`--update` has no HTML report", no_html),
         )
-        for is_wrong, options, hint in contradictions:
-            if is_wrong:
-                raise InputError(f"{options} contradict each other", hint=hint)
-        if self.update:
-            self._check_update()
+        for is_made, message, hint in mistakes:
+            if is_made:
+                raise InputError(message, hint=hint)
         if self.targets is not None:
             self._check_targets(target)
-
-    def _check_update(self) -> None:
-        if self.show_code:
-            raise InputError("`--update` recommends no settings", hint="take `--show-code` without `--update`")
-        if self.details:
-            raise InputError("`--update` has no further details", hint="take `--update` without `--details`")
-        if self.format == "html":
-            raise InputError(
-                "`--update` has no HTML report", hint="take `--pr-body FILE`, or `advisor check --format html`"
-            )
 
     def _check_targets(self, target: TargetOptions) -> None:
         if self.targets != "all":

@@ -142,7 +142,7 @@ def workload_text(prediction: Prediction) -> str:
     if not prediction.workload:
         return "no workload selected"
     if len(prediction.kinds) < 2:
-        return f"workload `{prediction.workload}`"
+        return f"workload `{prediction.workload}`{', the only measured kind' if prediction.kinds else ''}"
     number = len(prediction.kinds)
     if not (prediction.is_known and prediction.changes):
         return f"{number} kinds of workloads"
@@ -151,7 +151,7 @@ def workload_text(prediction: Prediction) -> str:
 
 def range_text(prediction: Prediction) -> str:
     """Return the range of the speed-ups over the kinds or the sizes of programs; empty if both are known."""
-    if prediction.kinds:
+    if len(prediction.kinds) > 1:
         ratios = sorted(kind.speedup for kind in prediction.kinds)
         least, most = ratio_text(ratios[0], "exact"), ratio_text(ratios[-1], "exact")
         return f"{least}x to {most}x, depending on the workload; select it with `--workload`"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,6 @@ from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import GateCase, InstallableFiles, ProjectState, Scope
 from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
-from advisor.locks.registry import lock_formats
 from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES
@@ -121,7 +120,7 @@ def check(
     before: GatePolicy | None = None,
     policy_changes: Sequence[Finding] = (),
 ) -> GateResult:
-    """Check a project for its targets.
+    """Check a project for its targets. The result says whether the check could be completed.
 
     Args:
         cases: The project and a target, for each target.
@@ -129,9 +128,6 @@ def check(
         today: The date, in UTC.
         before: The policy of the base, if there is one: problems of exceptions that it has, too, are not reported.
         policy_changes: Findings about the project's own policy, if it differs from the policy that is applied.
-
-    Returns:
-        The result, even if the check could not be completed.
     """
     targets = tuple(check_target(case, policy, today=today) for case in cases)
     every = [*policy_changes, *(f for target in targets for f in target.findings)]
@@ -157,26 +153,6 @@ def unreadable(error: UnreadableFileError) -> GateResult:
     return GateResult(targets=(), policy=policy, findings=(finding,), ignored=(), unreadable=error)
 
 
-def find_unchecked_locks(
-    directory: Path, policy: GatePolicy, *, checked: Collection[Path], base: Path | None
-) -> Iterator[Finding]:
-    """Yield a note for each lock that no target checks; with a base, only for locks that the change adds or edits.
-
-    The files with the project's requirements count as checked. `base` is the project's directory in the base.
-    """
-    for path in (path for lock_format in lock_formats() for path in lock_format.all(directory)):
-        before = base / path.name if base is not None else None
-        is_new = before is None or not before.is_file() or before.read_bytes() != path.read_bytes()
-        if path not in checked and is_new:
-            yield Finding(
-                code="ADV022",
-                level=policy.level_of("ADV022"),
-                message=f"the lock `{path.name}` is not checked: set it as the `lock` of a target, or use `--current`",
-                place=Place(path=str(path), line=1),
-                subject=path.name,
-            )
-
-
 def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetResult:
     """Check one target; with a base, only findings that the change causes are reported."""
     head = Scope(case=case, state=case.head, policy=policy)
@@ -196,7 +172,8 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
         reason = obstacle or prediction_obstacle(f"the base {comparison.base}", of_base, policy, today=today)
         comparison = comparison.without_prediction(reason) if reason else comparison
     if failure is None:
-        head = head.of_change(base, comparison)
+        # What was made once for the checks of the state is not made again.
+        head = replace(head, base=base, comparison=comparison)
         try:
             _run("CHANGE_CHECKS", head, findings)
             if case.recommend is not None:

@@ -148,12 +148,7 @@ class GatePolicy:
 
 
 def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text: str = "") -> GatePolicy:
-    """Read `[tool.advisor.gate]`.
-
-    Args:
-        table: The table.
-        path: Its file, for messages and findings.
-        text: Content of the file, for line numbers.
+    """Read `[tool.advisor.gate]` from the table in a file; the text of the file gives line numbers.
 
     Raises:
         InputError: If a key does not exist, a value has the wrong type, or no lock could ever pass.

@@ -18,13 +18,7 @@ from advisor.resolve.score.predictor import Predictor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendedStack:
-    """The recommended stack of a problem.
-
-    Attributes:
-        versions: Version of each package.
-        proven: Whether its score is proven to be optimal.
-        settings_gain: What the recommended run-time settings gain; `None` if there are none.
-    """
+    """The recommended stack, whether its score is proven to be optimal, and what its settings gain, if it has any."""
 
     versions: Mapping[str, Version]
     proven: bool
@@ -48,7 +42,7 @@ def find_recommended_stack(
         problem: The requirements and the target.
         client: The indexes.
         predictor: Predictions from the observations.
-        criteria: What the stack also depends on; ``None`` if that is not only on index pages, and nothing is cached.
+        criteria: The objective, and for `stable` the minimum age of a file and the date.
         solve: Solves the problem.
 
     Raises:

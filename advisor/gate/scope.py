@@ -1,19 +1,16 @@
-"""What each check of the gate looks at: one state of a project with its problem, for one target and one policy."""
+"""What each check of the gate looks at: one state of a project, for one target and under one policy."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 
 from advisor.domain.direct_reference import DirectReference
-from advisor.domain.requirement import RootRequirement
 from advisor.gate.comparison import LockComparison
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
@@ -23,12 +20,9 @@ from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.project.settings.interface import ProjectSetting
 from advisor.project.settings.project_settings import ProjectSettings
-from advisor.resolve.candidates.direct import with_direct_packages
 from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
 from advisor.resolve.score.predictor import Predictor
-from knowledge.domain.errors import AdvisorError
 
-logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _NO_CAUSE = Cause()
 
@@ -142,10 +136,6 @@ class Scope:
         """Return the result of a function that :meth:`once` called; `None` if no check needed it so far."""
         return self._results.get(make)
 
-    def of_change(self, base: Scope | None, comparison: LockComparison | None) -> Scope:
-        """Return the scope for the checks of a change; what was made once is not made again."""
-        return replace(self, base=base, comparison=comparison)
-
     def finding(
         self,
         code: str,
@@ -201,42 +191,3 @@ Check = Callable[[Scope], Iterator[Finding]]
 
 A check that reads an index, or the knowledge base, may raise an error after some findings.
 """
-
-
-def with_readable_packages(problem: ResolutionProblem, client: IndexClient) -> ResolutionProblem:
-    """Return the problem with the packages that come from no index and can be read; a warning names the others.
-
-    Raises:
-        InputError: If a package has another name than required.
-        UnsatisfiableError: If a package comes from two places.
-    """
-
-    def skip(error: AdvisorError) -> None:
-        logger.warning("what a package from another place than an index requires is not checked: %s", error.message)
-
-    return with_direct_packages(problem, client, skip=skip)
-
-
-def references_of(problem: ResolutionProblem) -> tuple[DirectReference, ...]:
-    """Return where the packages of a project come from, other than indexes."""
-    required = [root.direct for root in (*problem.roots, *problem.overrides) if root.direct is not None]
-    further = [package.candidate.direct for package in problem.direct.values() if package.candidate.direct is not None]
-    return tuple(dict.fromkeys([*required, *further]))
-
-
-def without_pins(problem: ResolutionProblem, lock: Lock) -> ResolutionProblem:
-    """Return a problem without its pins, if the lock is the project's own pinned requirements file.
-
-    A pin in such a file is the locked version, not a requirement.
-    """
-    if not lock.is_project:
-        return problem
-    return replace(problem, roots=tuple(map(_unpinned, problem.roots)))
-
-
-def _unpinned(root: RootRequirement) -> RootRequirement:
-    if root.constraint or not any(s.operator in ("==", "===") for s in root.requirement.specifier):
-        return root
-    free = Requirement(str(root.requirement))
-    free.specifier = type(free.specifier)()
-    return replace(root, requirement=free, hashes=frozenset())

@@ -99,12 +99,7 @@ def setting_changes(
     """Return the settings that differ, with the predicted effect of each on the frameworks of a lock.
 
     A setting that moved to another file does not differ. Values that are known only when the program runs are left out.
-
-    Args:
-        before: Settings of the base.
-        after: Settings of the project.
-        stacks: Versions of the lock, and those of the base: effects are those on the first that has the values.
-        predictor: Predictions from the observations.
+    The stacks are the lock and its base: effects are those on the first that has the values.
     """
     old, new = _by_file(before), _by_file(after)
     was, becomes = (
@@ -159,13 +154,9 @@ def _effects(
     value, over = next(iter(after), ""), next(iter(before), "")
     effects: list[Effect] = []
     for package in packages:
-        having = [s for s in stacks if package in s and _has(FRAMEWORKS[package], name, {value, over}, s[package])]
+        # An empty value is the default, which every version has.
+        choices = [shipped_settings()[name].choice(FRAMEWORKS[package], v) for v in (value, over) if v]
+        having = [s for s in stacks if package in s and all(c is not None and c.admits(s[package]) for c in choices)]
         if having:
             effects += predictor.setting_effects(having[0], {package: {name: value}}, {package: {name: over}})
     return tuple(effects)
-
-
-def _has(backend: str, name: str, values: Iterable[str], version: Version) -> bool:
-    """Whether a version of a framework has values of a setting; empty ones are the default."""
-    choices = [shipped_settings()[name].choice(backend, value) for value in values if value]
-    return all(choice is not None and choice.admits(version) for choice in choices)

@@ -52,13 +52,8 @@ def find_smallest_update(
     Solves for the fewest changes, checks the solution like any lock, excludes the combinations of versions that fail,
     and solves again. An excluded combination fails in every stack that contains it, so the first solution that passes
     is the smallest. There is one exception, which the report names: the gap to the recommended stack may differ in a
-    stack with one more measured package, and such stacks are not searched for a smaller change.
-
-    Args:
-        target_result: Result of checking the lock.
-        request: The problem, with the locked versions among its candidates.
-        policy: The policy.
-        today: The date, in UTC.
+    stack with one more measured package, and such stacks are not searched for a smaller change. The request has the
+    locked versions among its candidates.
 
     Raises:
         NoStackError: If no stack resolves them.

@@ -138,6 +138,11 @@ class Lock:
         """Whether an update changes only versions in the file: a pinned requirements file without hashes."""
         return self.is_project and not self.records_hashes
 
+    @property
+    def indexed(self) -> tuple[tuple[NormalizedName, LockedVersion], ...]:
+        """Its entries that come from an index."""
+        return tuple((name, locked) for name, locked in self.entries if not locked.direct_reference)
+
     @cached_property
     def versions(self) -> dict[str, Version]:
         """Version by normalised package name."""

@@ -116,12 +116,12 @@ def scores_text(scores: Sequence[Score]) -> str:
         any_score = next(iter(group.values()))
         models = ", ".join(a.model for a in any_score.hardware.accelerators) or any_score.hardware.cpu.model
         count = "unknown" if any_score.accelerators is None else str(any_score.accelerators or "")
-        rows.append((*key, models, count, *(_minutes(group[b]) if b in group else "" for b in names)))
+        minutes = {
+            b: f"none: {s.failed} of {s.runs} failed" if s.minutes is None else f"{s.minutes:.2f}"
+            for b, s in group.items()
+        }
+        rows.append((*key, models, count, *(minutes.get(b, "") for b in names)))
     return aligned_table(("division", "submitter", "system", "accelerator", "count", *names), rows)
-
-
-def _minutes(score: Score) -> str:
-    return f"none: {score.failed} of {score.runs} failed" if score.minutes is None else f"{score.minutes:.2f}"
 
 
 def scores_record(scores: Iterable[Score]) -> list[dict[str, Any]]:
@@ -205,12 +205,7 @@ def _score_record(score: Score) -> dict[str, Any]:
 
 
 def ratios_plot(rows: Sequence[tuple[str, float, float, float]], *, title: str) -> Callable[[Any], None]:
-    """Return a function that draws ratios with their intervals, one row each, on matplotlib's axes.
-
-    Args:
-        rows: Name, ratio, and lower and upper end of its interval.
-        title: Title of the plot.
-    """
+    """Return a function that draws rows on matplotlib's axes: name, ratio, lower and upper end of its interval."""
 
     def draw(axes: Any) -> None:
         places = range(len(rows))

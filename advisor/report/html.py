@@ -26,13 +26,7 @@ _WIDTH = 200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """One row of a plot: a ratio with its interval.
-
-    Attributes:
-        label: Label of the row.
-        ratio: The ratio.
-        note: Second line of the label.
-    """
+    """One row of a plot: a label, a ratio with its interval, and a second line of the label."""
 
     label: str
     ratio: Ratio

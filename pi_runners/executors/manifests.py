@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import yaml
-
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.shared_files import write_atomically
@@ -96,6 +94,8 @@ def manifests(batch: Batch, options: KubernetesOptions, hardware: HardwareProfil
         InputError: If the value of an option is not valid.
         RefusedError: If the inputs are too large for a ConfigMap, or the command is not valid UTF-8.
     """
+    import yaml
+
     labels = {
         "app.kubernetes.io/name": "seshat",
         "app.kubernetes.io/component": "runner",
@@ -251,6 +251,8 @@ def write_manifests(folder: Path, manifests: Iterable[Mapping[str, Any]]) -> Non
     Raises:
         InputError: If the directory cannot be written.
     """
+    import yaml
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

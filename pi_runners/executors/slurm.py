@@ -269,11 +269,7 @@ def _with_memory_cause(batch: Batch, status: TaskStatus) -> TaskStatus:
 
 
 def _supported(path: Path, characters: str, name: str, program: str) -> str:
-    """Return a path as text.
-
-    Raises:
-        InputError: If it has one of the characters, which a program does not support.
-    """
+    """Return a path as text; refuse one with a character that a program does not support."""
     if any(character in str(path) for character in characters):
         raise InputError(
             f"`{path}` contains {name}, which {program} does not support in a path",

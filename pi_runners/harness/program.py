@@ -164,11 +164,7 @@ def run_command(
 
 
 def _wait(process: "subprocess.Popen[bytes]", reader: "_OutputReader", started: float, timeout_seconds: float) -> float:
-    """Wait for the end of a command; return its duration.
-
-    Raises:
-        ProgramError: If it exceeds the time, or ends with an error.
-    """
+    """Wait for the end of a command, and return its duration in seconds; for errors see :func:`run_command`."""
     reader.start()
     # `wait` with a time limit checks in intervals of up to 50 ms, which would be part of the duration.
     expired = threading.Event()

@@ -16,7 +16,7 @@ from packaging.version import Version
 import advisor
 from advisor.api.queries import HardwareComparison
 from advisor.api.session import AdviceResult
-from advisor.domain.words import indicator_text, ratio_text
+from advisor.domain.words import indicator_text, range_text, ratio_text, workload_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.comparison import LockComparison, PackageChange
 from advisor.gate.findings import Finding, Place
@@ -445,6 +445,8 @@ def test_without_a_selected_workload_the_report_does_not_name_one_as_if_it_were_
     line = workload_line(replace(advice, proposal=None, advice=replace(advice.advice, prediction=prediction)))
 
     assert line == "none selected: numeric is the only measured kind (`--workload NAME`)"
+    assert workload_text(prediction) == "workload `numeric`, the only measured kind"
+    assert range_text(prediction) == ""
 
 
 def test_control_characters_of_a_server_do_not_reach_the_terminal() -> None:

@@ -27,11 +27,12 @@ from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions,
 from advisor.api.search import select, target_builds, target_settings
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.base.policy import BasePolicy
-from advisor.gate.check import GateResult, check, find_unchecked_locks
+from advisor.gate.check import GateResult, check
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
+from advisor.gate.problem import find_unchecked_locks, references_of, with_readable_packages, without_pins
 from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
-from advisor.gate.scope import GateCase, ProjectState, references_of, with_readable_packages, without_pins
+from advisor.gate.scope import GateCase, ProjectState
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.locks.current import locked_python, read_current, within
@@ -158,10 +159,10 @@ def _with_base_knowledge(
     """Return contexts with the knowledge base that the base trusts, and findings about a change of it."""
     places = [base_knowledge(base_policy, reference, c.files.directory, c.options.knowledge) for c in contexts]
     trusted = tuple(
-        replace(context, options=replace(context.options, knowledge=place.address))
-        for context, place in zip(contexts, places, strict=True)
+        replace(context, options=replace(context.options, knowledge=address))
+        for context, (address, _) in zip(contexts, places, strict=True)
     )
-    return trusted, tuple(change for place in places for change in place.changes)
+    return trusted, tuple(change for _, changes in places for change in changes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,8 @@ from advisor.domain.target import Target
 from advisor.gate.check import GateResult
 from advisor.gate.comparison import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
-from advisor.gate.scope import GateCase, without_pins
+from advisor.gate.problem import without_pins
+from advisor.gate.scope import GateCase
 from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.locks.formats.requirements import with_pins

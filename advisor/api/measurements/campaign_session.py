@@ -16,7 +16,6 @@ from advisor.campaign.directory import CampaignDirectory, CampaignPlan, block_na
 from advisor.campaign.engines import Engine, open_engine
 from advisor.campaign.prometheus import PrometheusSink
 from advisor.campaign.status import CampaignStatus, campaign_status
-from advisor.campaign.submission_log import batch_of
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
@@ -269,7 +268,8 @@ class CampaignSession:
         if not isinstance(engine.executor, KubernetesExecutor):
             raise InputError("only Kubernetes has manifests", hint="add `--executor kubernetes`")
         self.directory.create(self.plan)
-        batch = batch_of(self.directory, self.plan, engine, number="001", tasks=tuple(range(len(self.plan.tasks))))
+        tasks = tuple(range(len(self.plan.tasks)))
+        batch = engine.batch(self.directory, self.plan.name, number="001", tasks=tasks)
         write_manifests(folder, engine.executor.manifests(batch))
         return batch.name
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.api.indexes import make_client
+from advisor.api.indexes import open_indexes
 from advisor.api.measurements.campaign_session import CampaignSession
 from advisor.api.measurements.measurement import choose_device
 from advisor.api.measurements.options import CampaignOptions, ExecutorOptions
@@ -77,16 +77,13 @@ def plan_campaign(
         UnavailableError: If an index or the knowledge base cannot be read (exit code 4).
     """
     options, indexes = options or CampaignOptions(), indexes or IndexOptions()
-    client = make_client(indexes, Path.cwd())
-    try:
+    with open_indexes(indexes, Path.cwd()) as client:
         content, hardware = read_matrix(Path(matrix)), find_profile(options.hardware)
         python = options.python or sys.executable
         campaign = _plan(content, options, hardware, client, python=python, progress=progress)
         with open_writable_store(knowledge) as store:
             history = run_seconds_by_label(store.observations())
         costs = tuple(estimate(block, client, history) for block in campaign.blocks)
-    finally:
-        client.close()
     return CampaignEstimate(campaign=campaign, costs=costs)
 
 
@@ -136,8 +133,7 @@ def open_campaign(
     else:
         # Wrong options are reported before anything is resolved.
         open_engine(executor.name, settings, directory, CampaignPlan(name=name, blocks=()))
-        client = make_client(indexes, Path.cwd())
-        try:
+        with open_indexes(indexes, Path.cwd()) as client:
             is_remote = executor.name != "local"
             plan = _plan(content, options, hardware, client, python=python, is_remote=is_remote, progress=progress)
             for dropped in plan.dropped:
@@ -145,8 +141,6 @@ def open_campaign(
             if not is_remote:
                 costs = [estimate(block, client, {}) for block in plan.blocks]
                 check_disk(costs, Path(settings["environments"]), budget_bytes=executor.disk_budget_bytes)
-        finally:
-            client.close()
     engine = open_engine(executor.name, settings, directory, plan)
     return CampaignSession(directory=directory, plan=plan, knowledge=knowledge, engine=engine, warn=warn)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,9 +17,12 @@ from advisor.api.option import Option
 from advisor.campaign.status import COLUMNS, CampaignStatus, status_text
 from advisor.cli.console import duration, redraw, say, warn
 from advisor.cli.options import IndexPlaces, KnowledgeOption, expand_options, typer_option
-from advisor.cli.pi.measure import OUTPUT_FILE, write_output
 from advisor.domain.words import count
+from knowledge.domain.observation import Observation
+from knowledge.domain.shared_files import write_atomically
+from knowledge.exchange.files import observation_file
 
+OUTPUT_FILE = Option("--output -o", metavar="FILE", help="Also write the observations to a file.")
 _HOME = Option("--home", help="Directory of the campaign, shared by all nodes.\nBy default next to the knowledge base.")
 _ATTEMPTS = Option("--attempts", minimum=1, help="Attempts at a task without a new result.\nThen the task is given up.")
 HomeOption = Annotated[Path | None, typer_option(_HOME)]
@@ -153,3 +156,8 @@ def print_result(
             "not complete; the observations so far are stored; "
             f"try again with `advisor pi retry {status.name} --failed`"
         )
+
+
+def write_output(output: Path, observations: Iterable[Observation]) -> None:
+    """Write an observation file."""
+    write_atomically(output, observation_file(observations))

@@ -16,18 +16,19 @@ from advisor.api.option import Option, option_fields
 from advisor.api.options import IndexOptions, ProjectOptions, ResolutionOptions
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import progress_bar, say, warn
-from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, expand_options, print_json
+from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, expand_options, print_json, typer_option
 from advisor.cli.pi import campaign_commands
-from advisor.cli.pi.campaign import campaign, plan
-from advisor.cli.pi.measure import OutputOption, interruptible, with_workload, write_output
+from advisor.cli.pi.campaign import OUTPUT_FILE, campaign, plan, write_output
 from advisor.domain.words import count
 from advisor.index.client import IndexClient
+from advisor.project.workload.file import select_workload
 from advisor.report.catalogue import indicator_records, indicator_text, settings_text
 from advisor.report.measurements import block_record, block_table
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
 from pi_runners.execution.benchmark import last_line
 from pi_runners.execution.campaign import Block
+from pi_runners.plan.matrix import workload_cases
 
 _LISTED_BLOCKS = 5
 
@@ -95,7 +96,7 @@ def run(
     indicators: Annotated[
         list[str] | None, typer.Argument(metavar="INDICATOR...", help="Indicators to run.", show_default=False)
     ] = None,
-    output: OutputOption = None,
+    output: Annotated[Path | None, typer_option(OUTPUT_FILE)] = None,
 ) -> None:
     """Measure indicators, or a project's benchmark, over stacks in interleaved rounds, and store the observations.
 
@@ -118,7 +119,7 @@ def run(
             "continue after an interruption with --resume"
         )
         steps = len(block.arms) * (block.rounds + 1)
-        with interruptible(f"continue with `--resume {block.name}`"), progress_bar(steps) as step:
+        with _interruptible(f"continue with `--resume {block.name}`"), progress_bar(steps) as step:
             observations = api.measurement.run_block(
                 block,
                 client,
@@ -134,6 +135,39 @@ def run(
 
 
 @contextmanager
+def _interruptible(how_to_continue: str) -> Iterator[None]:
+    """Report how to continue after an interruption."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"interrupted: the observations so far are stored; {how_to_continue}")
+        raise
+
+
+def _with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptions:
+    """Add a profiled workload of the project in this directory to options, and report how much of it is measured.
+
+    Args:
+        options: Options of what is measured.
+        name: Name of the workload; ``None`` adds none.
+
+    Raises:
+        InputError: If there is no such workload, or none of its parts can be measured.
+    """
+    if name is None:
+        return options
+    workload = select_workload(Path.cwd(), name)
+    cases, share = workload_cases(workload)
+    if not cases:
+        raise InputError(
+            f"no part of the workload `{name}` can be measured",
+            hint="parts need parameters: profile the program with shapes, see `advisor workload show`",
+        )
+    say(f"measuring {count(len(cases), 'part')} of `{name}`: {share:.0%} of its time")
+    return replace(options, workload=workload)
+
+
+@contextmanager
 def _planned_indicators(
     indicators: list[str] | None,
     block_group: _BlockGroup,
@@ -143,7 +177,7 @@ def _planned_indicators(
     indexes: IndexOptions,
 ) -> Iterator[tuple[Block, IndexClient]]:
     """Plan the block of indicators."""
-    options = with_workload(measured, block_group.workload)
+    options = _with_workload(measured, block_group.workload)
     if not indicators and options.workload is None:
         raise InputError(
             "no indicator is named",

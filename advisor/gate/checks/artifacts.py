@@ -109,7 +109,7 @@ class LockArtifacts:
 
     def _without_hashes(self) -> Iterator[Finding]:
         """Yield the packages whose files have no hash, for any platform, extra or group."""
-        indexed = [(name, locked) for name, locked in self._scope.lock.entries if not locked.direct_reference]
+        indexed = self._scope.lock.indexed
         unhashed: dict[NormalizedName, LockedVersion] = {}
         for name, locked in indexed:
             if not locked.hashes and name not in self._files.foreign:
@@ -136,11 +136,11 @@ def check_hash_loss(scope: Scope) -> Iterator[Finding]:
 
     A new package must have hashes if all packages of the base's lock have them.
     """
-    before = scope.base.lock.entries if scope.base is not None else ()
-    indexed = {name for name, locked in before if not locked.direct_reference}
+    before = scope.base.lock.indexed if scope.base is not None else ()
+    indexed = {name for name, _ in before}
     hashed = indexed - {name for name, locked in before if not _is_hashed(locked)}
     has_all = bool(hashed) and hashed == indexed
-    locked_packages = [(name, locked) for name, locked in scope.lock.entries if not locked.direct_reference]
+    locked_packages = scope.lock.indexed
     if has_all and locked_packages and not any(_is_hashed(locked) for _, locked in locked_packages):
         yield scope.finding("ADV029", "the lock has no hashes, but the base has", place=scope.at(1), subject="all")
         return

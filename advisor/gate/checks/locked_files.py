@@ -32,13 +32,7 @@ Source: https://www.mail-archive.com/nix-dev@lists.science.uu.nl/msg18816.html
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Comparison:
-    """The result of comparing one locked version with its index.
-
-    Attributes:
-        findings: The differences.
-        origins: The indexes that list its files.
-        unhashed: Number of its files for which the index gives no SHA-256.
-    """
+    """How a locked version differs from its index, which indexes list it, and how many files have no SHA-256 there."""
 
     findings: tuple[Finding, ...] = ()
     origins: tuple[str, ...] = ()
@@ -71,9 +65,7 @@ class LockedFiles:
         every = (*scope.lock.packages.items(), *scope.lock.entries)
         self.client.prefetch(projects=dict.fromkeys(name for name, locked in every if not locked.direct_reference))
         unhashed = 0
-        for name, locked in scope.lock.entries:
-            if locked.direct_reference:
-                continue
+        for name, locked in scope.lock.indexed:
             comparison = self._compare(name, locked)
             self.compared.add(name)
             unhashed += comparison.unhashed

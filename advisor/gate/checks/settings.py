@@ -10,7 +10,7 @@ from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
 from advisor.project.settings.interface import ProjectSetting
 from knowledge.catalogue.fit import contradictions, misfit_of
-from knowledge.catalogue.settings import ANY, SettingChoice, setting_error, shipped_settings
+from knowledge.catalogue.settings import ANY, setting_error, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 
 
@@ -39,7 +39,9 @@ def check_recommended_settings(scope: Scope) -> Iterator[Finding]:
         if value is None or used.value == str(value) or used.is_default:
             continue
         sets = f"`{used.name}` to `{used.value}`" if used.value else f"`{used.name}` when the program runs"
-        if used.overrides_environment and _is_from_outside(used.name, value, backend):
+        choice = shipped_settings()[used.name].choice(backend, value)
+        is_from_outside = choice is not None and (choice.environment or choice.processors)
+        if used.overrides_environment and is_from_outside:
             message = (
                 f"the code sets {sets}{_condition(used)}, so the recommended `{used.name}={value}` has no effect "
                 "when `advisor run` or the environment sets it"
@@ -59,7 +61,9 @@ def check_supported_settings(scope: Scope) -> Iterator[Finding]:
         problem = setting_error(used.name, int(used.value) if number else used.value)
         choice = shipped_settings()[used.name].choice(backend, used.value)
         if problem is None and choice is not None:
-            problem = _obstacle(choice, used, package, scope)
+            version, hardware = scope.lock.versions[package], scope.problem.target.hardware
+            misfit = misfit_of(choice, version=version, framework=package, hardware=hardware)
+            problem = None if misfit is None or misfit.is_unknown else misfit.reason
         if problem is not None:
             message = f"this sets `{used.name}` to `{used.value}`{_condition(used)}, but {problem}"
             yield _finding(scope, "ADV036", message, package, used)
@@ -95,19 +99,6 @@ def _applications(scope: Scope) -> Iterator[tuple[ProjectSetting, str, str]]:
             has_effect = backend and setting.framework(backend) is not None and device in setting.devices
             if has_effect and used.applies_to(backend):
                 yield used, package, backend
-
-
-def _is_from_outside(name: str, value: int | str, backend: str) -> bool:
-    """Whether the environment or a set of processors applies a setting, without changes to the code."""
-    choice = shipped_settings()[name].choice(backend, value)
-    return choice is not None and bool(choice.environment or choice.processors)
-
-
-def _obstacle(choice: SettingChoice, used: ProjectSetting, package: str, scope: Scope) -> str | None:
-    """Return why a value has no effect with the locked version or on the target; `None` if it has."""
-    version, hardware = scope.lock.versions[package], scope.problem.target.hardware
-    misfit = misfit_of(choice, version=version, framework=package, hardware=hardware)
-    return None if misfit is None or misfit.is_unknown else misfit.reason
 
 
 def _finding(scope: Scope, code: str, message: str, package: str, used: ProjectSetting, subject: str = "") -> Finding:

@@ -24,9 +24,7 @@ _ARCHIVES = (
 def unindexed_packages(scope: Scope, listed: Collection[LockedSource] = ()) -> Iterator[Finding]:
     """Yield packages that come from no index, packages without a version, and hosts without a certificate.
 
-    Args:
-        scope: The lock, the target and the policy.
-        listed: Addresses of files that an index of the project lists, with their hashes.
+    Sources that an index of the project lists, with their hashes, are left out.
     """
     lock = scope.lock
     for source in lock.sources:
@@ -52,8 +50,7 @@ def unindexed_packages(scope: Scope, listed: Collection[LockedSource] = ()) -> I
 
 def check_replaced_by_directories(scope: Scope) -> Iterator[Finding]:
     """Yield the packages that a lock takes from a directory, but the base's lock from an index."""
-    before = scope.base.lock.entries if scope.base is not None else ()
-    indexed = {name for name, locked in before if not locked.direct_reference}
+    indexed = {name for name, _ in scope.base.lock.indexed} if scope.base is not None else set()
     for source in scope.lock.sources:
         if source.name in indexed and is_within_project(scope.lock, source):
             yield _not_from_index(scope, source)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from advisor.domain.words import count, size_text
-from advisor.resolve.explanation.sizes import AdviceSizes, Measure, PackageSize, StackSizes
+from advisor.resolve.explanation.sizes import AdviceSizes, Measure, StackSizes
 from knowledge.estimate.interface import StartupTime
 
 _LARGEST = 3
@@ -82,9 +82,7 @@ def _document(stack: StackSizes) -> dict[str, Any]:
 def tiles(stack: StackSizes, *, is_narrow: bool = False) -> tuple[Tile, ...]:
     """Return the treemap of a stack, the largest package first; packages without a known size are left out.
 
-    Args:
-        stack: The sizes.
-        is_narrow: Whether it is for a narrow window, where labels have several lines.
+    In a narrow window, labels have several lines.
     """
     width, height = _NARROW_MAP if is_narrow else _WIDE_MAP
     measure = stack.best_known
@@ -122,14 +120,11 @@ def size_rows(sizes: AdviceSizes) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def package_sizes(stack: StackSizes) -> dict[str, tuple[str, str]]:
+def package_sizes(stack: StackSizes) -> dict[str, tuple[str, ...]]:
     """Return the download and the installed size of each package, as text."""
-
-    def text(package: PackageSize, measure: Measure) -> str:
-        size = package.size(measure)
-        return "unknown" if size is None else size_text(size)
-
-    return {p.name: (text(p, "download"), text(p, "installed")) for p in stack.packages}
+    measures: tuple[Measure, ...] = ("download", "installed")
+    sizes = {p.name: [p.size(measure) for measure in measures] for p in stack.packages}
+    return {n: tuple("unknown" if size is None else size_text(size) for size in own) for n, own in sizes.items()}
 
 
 def _short(stack: StackSizes) -> str:
@@ -155,14 +150,9 @@ class Rectangle:
 
 
 def squarify(values: Sequence[float], *, width: float, height: float) -> tuple[Rectangle, ...]:
-    """Return a rectangle for each value; together they fill the whole area.
+    """Return a rectangle for each value; together they fill the whole area. Values are positive, the largest first.
 
     Source: Bruls, Huizing and van Wijk, "Squarified Treemaps", Data Visualization 2000, pages 33 to 42.
-
-    Args:
-        values: Positive values, the largest first.
-        width: Width of the area.
-        height: Height of the area.
     """
     total = sum(values)
     areas = [value * (width * height / total) for value in values]

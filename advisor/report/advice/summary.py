@@ -41,18 +41,19 @@ _COMMON = ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshn
 
 def facts(report: AdviceResult) -> dict[str, tuple[str, ...]]:
     """Return the lines of each labelled section that every format shows, without markup; a section may be empty."""
-    reason = "interrupted" if report.advice.optimum.interrupted else "--dry-run"
-    return {
-        "target": (target_line(report.target),),
-        "python": tuple(interpreters_text(report.interpreters)) if report.interpreters is not None else (),
-        "workload": tuple(filter(None, [workload_line(report)])),
-        "lock": (lock_line(report),),
-        "current": tuple(filter(None, [current_line(report)])),
-        "speed": tuple(speed_lines(report)),
-        "unknown": tuple(unknown_lines(report)),
-        "proof": (proof_line(report),),
-        "wrote": tuple(output_lines(report)) or (f"nothing ({reason})",),
+    nothing = f"nothing ({'interrupted' if report.advice.optimum.interrupted else '--dry-run'})"
+    lines = {
+        "target": [target_line(report.target)],
+        "python": interpreters_text(report.interpreters) if report.interpreters is not None else [],
+        "workload": [workload_line(report)],
+        "lock": [lock_line(report)],
+        "current": [current_line(report)],
+        "speed": speed_lines(report),
+        "unknown": unknown_lines(report),
+        "proof": [proof_line(report)],
+        "wrote": [*output_lines(report)] or [nothing],
     }
+    return {label: tuple(filter(None, texts)) for label, texts in lines.items()}
 
 
 def workload_line(report: AdviceResult) -> str:

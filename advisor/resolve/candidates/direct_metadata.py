@@ -125,9 +125,11 @@ class DirectReader:
     def _of_directory(self, reference: DirectReference) -> DirectDistribution:
         directory = Path(reference.url, reference.subdirectory)
         if not any((directory / name).is_file() for name in _BUILD_FILES):
+            hint = "to read a requirements file in it, use `-r`"
+            if directory.is_dir() and not any(directory.iterdir()):
+                hint = "it is empty: `git submodule update --init` fetches the submodules of a repository"
             raise InputError(
-                f"`{directory}` is not a package: it has no `pyproject.toml`, `setup.py` or `setup.cfg`",
-                hint=_hint_about_directory(directory),
+                f"`{directory}` is not a package: it has no `pyproject.toml`, `setup.py` or `setup.cfg`", hint=hint
             )
         header = read_source_tree(directory, self._target, locate=lambda required: required)
         if header is None:
@@ -169,12 +171,7 @@ class DirectReader:
         return header
 
     def _check_tags(self, reference: DirectReference) -> None:
-        """Check that the target can install a wheel.
-
-        Raises:
-            InputError: If its name is not that of a wheel.
-            NoStackError: If it is for another interpreter or platform.
-        """
+        """Check that the target can install a wheel."""
         try:
             tags = parse_wheel_filename(reference.filename)[3]
         except InvalidWheelFilename as error:
@@ -185,12 +182,6 @@ class DirectReader:
                 f"{self._target.platform}",
                 hint="choose another `--python` or `--platform`, or require another wheel",
             )
-
-
-def _hint_about_directory(directory: Path) -> str:
-    if directory.is_dir() and not any(directory.iterdir()):
-        return "it is empty: `git submodule update --init` fetches the submodules of a repository"
-    return "to read a requirements file in it, use `-r`"
 
 
 def _hint_about(path: str) -> str:

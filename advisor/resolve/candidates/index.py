@@ -20,9 +20,8 @@ from advisor.index.metadata.distributions import MetadataError
 from advisor.index.pages.filenames import split_variant_label, version_of
 from advisor.index.pages.page import DistributionFile
 from advisor.index.variants.markers import VariantEnvironment, requirements_for
-from advisor.resolve.candidates.compatible_files import CompatibleFileReader
+from advisor.resolve.candidates.compatible_files import CompatibleFileReader, select_candidates
 from advisor.resolve.candidates.problem import Candidate, Dependency, ResolutionProblem, admits
-from advisor.resolve.candidates.selection import select_candidates
 from advisor.resolve.candidates.variants import VariantFileReader
 from knowledge.domain.errors import UnavailableError
 
@@ -210,15 +209,9 @@ class IndexCandidates:
         return candidate.direct is None and candidate.is_sdist and self._read_metadata(candidate).dynamic
 
     def _read_metadata(self, candidate: Candidate) -> CoreMetadata:
-        """Return the metadata of a file, or of a wheel of the version if an sdist does not state its own.
-
-        Metadata that the project states comes first.
+        """Return the metadata that the project states, else of a file, else of a wheel if an sdist states only a part.
 
         The wheel need not fit the target. uv assumes, too, that all files of a version require the same.
-
-        Raises:
-            MetadataError: If it is malformed.
-            UnavailableError: If it cannot be read.
         """
         if (stated := self._problem.stated_of(candidate)) is not None:
             return stated
@@ -339,11 +332,7 @@ class IndexCandidates:
         return [self._problem.target.python, self._problem.target.platform, extra, file.identity]
 
     def _read_dependencies(self, candidate: Candidate, extra: NormalizedName | None) -> tuple[Dependency, ...]:
-        """Return the dependencies of a candidate; those of files of an index are remembered, without overrides.
-
-        Raises:
-            MetadataError: If the candidate cannot be used.
-        """
+        """Return the dependencies of a candidate; those of files of an index are remembered, without overrides."""
         is_own = candidate.direct is not None or self._problem.stated_of(candidate) is not None
         # Files of the same name may differ.
         question = None if is_own or not candidate.file.sha256 else self._question(candidate.file, extra)
@@ -375,9 +364,6 @@ class IndexCandidates:
         """Return requirements with undeclared ones and the project's overrides.
 
         A package of an index may not bring code from elsewhere: as in uv, the project has to require the address, too.
-
-        Raises:
-            MetadataError: If the project does not require an address itself.
         """
         dependencies = []
         undeclared = self._problem.undeclared_of(candidate) if extra is None else ()
@@ -394,11 +380,7 @@ class IndexCandidates:
         return tuple(dependencies)
 
     def _built_metadata(self, candidate: Candidate, stated: CoreMetadata) -> CoreMetadata:
-        """Return the metadata of an sdist from a build.
-
-        Raises:
-            MetadataError: If builds are not allowed, or it fails.
-        """
+        """Return the metadata of an sdist from a build, or raise why there is none."""
         if not self._problem.policy.build_sdists:
             raise MetadataError(_UNBUILT)
         try:
@@ -416,11 +398,7 @@ class IndexCandidates:
         return next((c for c in self._load(name) if self._problem.admits(c) and self._is_unbuilt(c)), None)
 
     def _usable_metadata(self, candidate: Candidate) -> CoreMetadata:
-        """Return the metadata of a candidate.
-
-        Raises:
-            MetadataError: If it is malformed, contradicts its file, is for another Python, or needs a build.
-        """
+        """Return the metadata of a candidate, or raise why it cannot be used."""
         if candidate.direct is not None:
             return self._problem.direct[candidate.name].metadata
         self.fetched.add(candidate.file.url)

@@ -191,10 +191,7 @@ class Contradiction:
     def _correction(self, facts: Sequence[Fact], roots: Sequence[Fact], effort: Effort) -> list[Fact]:
         """Return requirements without which the others have a solution, as few as the model knows; empty at a limit.
 
-        Args:
-            facts: Requirements that have a solution; the result contains none of them.
-            roots: All requirements.
-            effort: Limits.
+        It contains none of `facts`, which have a solution.
         """
         gains = {self._guards[fact]: -1 for fact in roots if fact not in facts}
         while True:
@@ -350,10 +347,8 @@ class _Demand:
 def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) -> Conflict | None:
     """Return a conflict of at most two requirements of the project that admit only one version each.
 
-    They conflict with each other, or the two versions need different versions of a third package.
-
-    Returns:
-        The conflict; `None` if there is none of this kind, although there may be others.
+    They conflict with each other, or the two versions need different versions of a third package. `None` if there is
+    none of this kind, although there may be others.
     """
     demands: dict[NormalizedName, list[_Demand]] = {}
     pinned: list[tuple[RootRequirement, Candidate]] = []

@@ -9,6 +9,7 @@ from advisor.domain.progress import announce, progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import count, quoted, size_text, size_texts
+from advisor.resolve.candidates.compatible_files import PRERELEASE
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import (
     NO_PACKAGES,
@@ -18,7 +19,6 @@ from advisor.resolve.candidates.problem import (
     SizeLimitError,
     admits,
 )
-from advisor.resolve.candidates.selection import PRERELEASE
 from advisor.resolve.explanation.conflict import (
     Conflict,
     describe_conflict,
@@ -40,9 +40,7 @@ _HINT_SECONDS = 3.0
 def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackError:
     """Return the error that explains why there is no stack, with the cheapest change that allows one.
 
-    Args:
-        request: The request that has no stack.
-        baseline: Whether the requirements alone, without the rules, have a solution.
+    With a `baseline`, the requirements alone, without the rules, have a solution.
     """
     request = admitting_untried_sdists(request)
     if not baseline and (conflict := find_pinned_conflict(request.problem, request.source)) is not None:

@@ -102,13 +102,9 @@ def python_prices(
     requires_python: str | None,
     solve_for: Callable[[str, TimeLimit], Solved],
 ) -> tuple[Price, ...]:
-    """Return the gain from other interpreter versions.
+    """Return the gain from other interpreter versions, such as ``3.12``; `solve_for` has a time limit for each.
 
-    Args:
-        solved: The best stack for the target's interpreter.
-        versions: Interpreter versions, such as ``3.12``.
-        requires_python: The project's ``requires-python``, or `None`; versions that it excludes are marked.
-        solve_for: Returns the best stack for an interpreter version, with its own time limit.
+    Versions that the project's `requires-python` excludes are marked.
     """
     prices = []
     policy, limit = solved.request.problem.policy, solved.request.effort.limit

@@ -12,6 +12,7 @@ from advisor.resolve.score.costs import speed_steps
 from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.catalogue.settings import Numerics, code_of, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.hardware import DETECTED
 from knowledge.domain.ratio import Ratio, WithRatio, product
 from knowledge.estimate.gains import SettingGains, SettingValue
 from knowledge.estimate.interface import Estimator, Prediction
@@ -189,7 +190,8 @@ def _described(
     own = shipped_settings()[name].framework(backend)
     assert choice is not None
     assert own is not None
-    installed = installed_libraries(choice.library) if settings.is_this_machine else dict.fromkeys(choice.library)
+    is_here = settings.hardware.name == DETECTED
+    installed = installed_libraries(choice.library) if is_here else dict.fromkeys(choice.library)
     return RecommendedSetting(
         package=framework,
         name=name,

@@ -212,18 +212,10 @@ def resolve_baseline(
     max_rounds: int = MOST_ROUNDS,
     limit: TimeLimit | None = None,
 ) -> CandidateStack:
-    """Resolve a problem, newest versions first.
+    """Resolve a problem, newest versions first; return the chosen candidates, sorted by name.
 
-    Args:
-        problem: The problem.
-        source: The candidates.
-        pins: The only candidate of each package; by default all candidates are used.
-        is_left_out: Whether to leave out a candidate if the project's requirements admit another one of its package.
-        max_rounds: Limit of the search, in resolvelib's rounds.
-        limit: Time limit.
-
-    Returns:
-        The chosen candidates, sorted by name.
+    With `pins`, these are the only candidates, by package. A candidate that is left out counts only if the project's
+    requirements admit no other one of its package. The search has a limit of resolvelib's rounds.
 
     Raises:
         NoStackError: If no stack satisfies the requirements.

@@ -33,14 +33,7 @@ Need = tuple[Literal, NormalizedName, NormalizedName | None, Dependency]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A constraint of the model that can be part of a conflict: a requirement, a dependency or a rule.
-
-    Attributes:
-        root: The project's own requirement, if it is one.
-        parent: The package that requires another, if it is a dependency.
-        required: The package that is required.
-        rule: The reason of the rule, if it is one.
-    """
+    """A part of a conflict: a requirement of the project, a package that requires another, or the reason of a rule."""
 
     root: RootRequirement | None = None
     parent: NormalizedName | None = None

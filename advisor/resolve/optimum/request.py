@@ -87,7 +87,7 @@ def solve(request: ResolutionRequest, newest: Optimum | None = None) -> Optimum:
         # No stack is faster than the bound, so the newest of all is the best.
         return newest
     fastest = _faster(replace(request, score=score), newest)
-    gain = score.gain_over_reference(fastest.stack)
+    gain, _ = score.whole_gain(fastest.stack)
     return replace(fastest, iterations=newest.iterations + fastest.iterations, newest=reference, gain=gain)
 
 
@@ -126,14 +126,7 @@ def _faster(request: ResolutionRequest, newest: Optimum) -> Optimum:
 
 
 def _smallest(request: ResolutionRequest) -> Optimum:
-    """Return the stack with the smallest download, or the baseline if a part of the time is not enough.
-
-    Raises:
-        InfeasibleError: If there is no stack.
-        StackTooLargeError: If all are larger than the limit of the download.
-        SearchLimitError: If a limit is reached before a stack or a proof is found.
-        KeyboardInterrupt: If the user interrupts the search before a stack below the limit is found.
-    """
+    """Return the stack with the smallest download, or the baseline if a part of the time is not enough."""
     limit = request.effort.limit
     part = replace(request.effort, limit=limit.at_most(limit.seconds_left / 2))
     by_size = replace(request, effort=part).with_score(names=("size",), max_size=None, change=None)

@@ -51,12 +51,8 @@ def reached_by(
 ) -> Reached:
     """Follow the requirements of a choice, starting at the project.
 
-    Args:
-        problem: The problem.
-        source: The candidates.
-        selection: The chosen candidate of each package.
-        roots: The project's requirements; by default those of the problem.
-        extras: Extras that are required in addition wherever a package is needed.
+    The project's requirements are those of the problem, unless `roots` are stated. Extras are required in addition
+    wherever a package is needed.
     """
     names: set[NormalizedName] = set()
     unknown: dict[str, Candidate] = {}
@@ -105,8 +101,7 @@ class Search:
     ) -> tuple[Candidate, ...] | None:
         """Fetch unknown metadata of a choice, and expand packages whose choice is not explicit.
 
-        Returns:
-            The chosen candidates that are needed, sorted by name; `None` if the metadata of some was not known.
+        Return the chosen candidates that are needed, sorted by name; `None` if the metadata of some was not known.
         """
         reached = reached_by(self._problem, self._source, selection, roots=roots, extras=extras)
         unknown, absent = reached.unknown, reached.absent

@@ -293,9 +293,6 @@ def share_versions(solved: Mapping[str, Solved], *, limit: TimeLimit) -> dict[st
     A version is shared if each target has a stack with it that is as good by every criterion except freshness. Packages
     are tried one after the other, by name, and of each the newest versions first. Targets with different interpreters
     keep their own versions: an old interpreter must not hold back the others.
-
-    Returns:
-        The request of each target, unchanged if it shares nothing more than before.
     """
     best = dict(solved)
     groups: dict[str, list[str]] = {}

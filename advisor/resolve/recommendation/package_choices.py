@@ -127,11 +127,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
 
 
 def _without_best(request: ResolutionRequest, comparison: VariantComparison, not_compared: str) -> Selection:
-    """Return the request if no variant of it has a proven best stack.
-
-    Raises:
-        SizeLimitError: If none has a stack that satisfies the limit of the download.
-    """
+    """Return the request if no variant of it has a proven best stack."""
     if comparison.stopped:
         first = comparison.stopped[0]
         return Selection(request=first.request, optimum=first.optimum)

@@ -75,13 +75,9 @@ class ProblemVariant:
 
 @dataclass(frozen=True, kw_only=True)
 class SolvedVariant:
-    """A variant with its best stack.
+    """A variant with its best stack; the selection has the baseline of the reference.
 
-    Attributes:
-        variant: The variant.
-        selection: Its request, with the baseline of the reference.
-        optimum: Its best stack.
-        score: The value of each criterion, with what the variant itself costs; empty until variants are compared.
+    The score has the value of each criterion, with what the variant itself costs; empty until variants are compared.
     """
 
     variant: ProblemVariant
@@ -217,12 +213,7 @@ class _Attempts:
         return ()
 
     def check(self, solved: Sequence[SolvedVariant]) -> None:
-        """Raise the error that explains why no variant has a stack, unless each has its reason.
-
-        Raises:
-            KeyboardInterrupt: If the user interrupted the search.
-            UnavailableError: If an index could not be read.
-        """
+        """Raise the error that explains why no variant has a stack, unless each has its reason."""
         if solved or self.stopped:
             return
         if self._limit.interrupted:

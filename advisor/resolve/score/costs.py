@@ -154,14 +154,10 @@ def speed_steps(gain: Ratio, comparisons: int = 1) -> int:
 
 
 def counted_steps(gain: Ratio, comparisons: int, min_gain: float) -> int:
-    """Return a gain or a loss in whole steps; 0 unless it counts: it must be significant, and large enough.
+    """Return a gain or a loss in whole steps; 0 unless it counts: it must be significant, and at least `min_gain`.
 
-    The penalty for its uncertainty makes a gain smaller, and a loss, too.
-
-    Args:
-        gain: The gain; negative for a loss.
-        comparisons: Number of versions that were compared, to correct the significance for the selection.
-        min_gain: Smallest difference that counts, as a fraction.
+    The penalty for its uncertainty makes a gain smaller, and a loss, too. The number of comparisons corrects the
+    significance for the selection.
     """
     size = abs(gain.mean) - RISK / 2 * gain.variance
     if size < math.log1p(min_gain) or not gain.is_significant(comparisons):

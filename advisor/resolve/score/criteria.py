@@ -178,7 +178,7 @@ class StackScore:
         total = self.speed(offered)
         of_slowdowns = total.value(self.reference) - objective.value(self.reference)
         steps = most + of_slowdowns - total.value(stack)
-        if steps <= 0 or comparison.counts(*self._whole_gain(stack, offered, only_counted=True)):
+        if steps <= 0 or comparison.counts(*self.whole_gain(stack, only_counted=True)):
             return None
         measured = {name for name, _ in total.costs} | {n for pair in total.pairs for n, _ in pair}
         choices = frozenset((c.name, c.version) for c in stack if c.name in measured)
@@ -191,16 +191,13 @@ class StackScore:
         by_name = {b.objective: b for b in bounds} | {"speed": Bound(objective="speed", value=value, bound=0)}
         return tuple(by_name[name] for name in names)
 
-    def gain_over_reference(self, stack: CandidateStack) -> Ratio:
-        """Return what a whole stack gains over the reference, each with its best settings."""
-        return self._whole_gain(stack, self.offered(stack))[0]
+    def whole_gain(self, stack: CandidateStack, *, only_counted: bool = False) -> tuple[Ratio, int]:
+        """Return what a stack gains over the reference, both with their best settings, and how many versions compare.
 
-    def _whole_gain(
-        self, stack: CandidateStack, offered: Candidates, *, only_counted: bool = False
-    ) -> tuple[Ratio, int]:
-        """Return the gain of a stack over the reference, and the number of versions that were compared."""
+        With `only_counted`, packages whose own gain does not count add their uncertainty alone.
+        """
         versions, before = stack.versions, (self.reference or NO_PACKAGES).versions
-        gain, comparisons = self._comparison.gain(versions, offered, only_counted=only_counted)
+        gain, comparisons = self._comparison.gain(versions, self.offered(stack), only_counted=only_counted)
         return gain.times(self.slowdowns.gain(versions, before)), comparisons
 
     def is_untried_sdist(self, candidate: Candidate) -> bool:

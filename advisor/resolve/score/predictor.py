@@ -55,12 +55,7 @@ class Predictor:
     ) -> None:
         """Create a predictor; this reads nothing.
 
-        Args:
-            cache: Cache for results.
-            address: Address of the knowledge base.
-            hardware: The machine.
-            workload: The workload; `None` for all kinds.
-            benchmark: Identity of the project's own benchmark; empty if it has none.
+        Without a workload, predictions are for all kinds. The benchmark is the identity of the project's own one.
         """
         self._memo = Memo(cache, "predictions")
         self._address = address

@@ -18,7 +18,7 @@ from advisor.resolve.score.costs import SPEED_STEP, Candidates, speed_steps
 from knowledge.catalogue.fit import Misfit, contradictions, misfit_of
 from knowledge.catalogue.settings import ANY, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
-from knowledge.domain.hardware import DETECTED, HardwareProfile
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.ratio import NO_GAIN, Ratio
 from knowledge.estimate.gains import PairGain, SettingGains, SettingValue
 from knowledge.estimate.interface import Estimator
@@ -26,13 +26,9 @@ from knowledge.estimate.interface import Estimator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestSettings:
-    """The best run-time settings of a framework's version.
+    """The best run-time settings of a framework's version, and their gain, also in whole steps of the criterion speed.
 
-    Attributes:
-        values: Names and values, sorted.
-        steps: Their gain in whole steps of the criterion speed.
-        gain: Their gain.
-        at_baseline: Gain in the reference's version of those that it has.
+    `at_baseline` is the gain in the reference's version of those that it has.
     """
 
     values: tuple[tuple[str, str], ...] = ()
@@ -54,11 +50,6 @@ class TargetSettings:
     hardware: HardwareProfile
     allows_reduced: bool = False
     disputed: frozenset[SettingValue] = frozenset()
-
-    @property
-    def is_this_machine(self) -> bool:
-        """Whether the machine is the one that the program runs on."""
-        return self.hardware.name == DETECTED
 
     def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
         """Return a value of a setting; `None` if the framework's version or the machine does not have it."""

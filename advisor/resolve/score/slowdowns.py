@@ -47,7 +47,9 @@ class Slowdowns:
         for rule in self.rules.slower:
             other = NormalizedName(rule.other)
             others = [(other, c.version) for c in candidates.get(other, ()) if rule.concerns_other(c.version)]
-            for choice in _slow_choices(rule, candidates):
+            names = [NormalizedName(name) for name in rule.packages]
+            slow = [(n, c.version) for n in names for c in candidates.get(n, ()) if rule.concerns(n, c.version)]
+            for choice in slow:
                 if rule.other and not others:
                     continue
                 steps = self.score(rule, *choice).steps
@@ -89,20 +91,11 @@ class Slowdowns:
         return total
 
 
-def _slow_choices(rule: SlowerRule, candidates: Candidates) -> list[Choice]:
-    names = [NormalizedName(name) for name in rule.packages]
-    return [(name, c.version) for name in names for c in candidates.get(name, ()) if rule.concerns(name, c.version)]
-
-
 def gain_without(rule: SlowerRule, share: float) -> Ratio:
     """Return the gain of a workload from a version without a documented slow-down.
 
-    Of a workload whose part takes the share f of the time, a part that takes r times as long makes 1 + f (r - 1) times
-    as much time. The variance follows from that of log r by the first derivative.
-
-    Args:
-        rule: The slow-down.
-        share: Share of the workload's time without the slow-down, above 0 and at most 1.
+    Of a workload whose part takes the share f (0 < f <= 1) of the time without the slow-down, a part that takes r times
+    as long makes 1 + f (r - 1) times as much time. The variance follows from that of log r by the first derivative.
     """
     slower = 1 + share * (rule.ratio - 1)
     derivative = share * rule.ratio / slower

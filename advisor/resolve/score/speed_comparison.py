@@ -222,10 +222,6 @@ def _in_tiers(steps: Mapping[_T, int], beaten_by: Callable[[_T], Collection[_T]]
 
     The same holds for the fastest one of the others, and so on. Versions that do not differ from the reference stay as
     they are; those that are slower only matter if all are.
-
-    Args:
-        steps: Steps of each version, over the reference.
-        beaten_by: Returns the versions that are slower than one of them by a difference that counts.
     """
     tiers = dict(steps)
     others = [v for v, count in steps.items() if count > 0 or max(steps.values()) < 0]

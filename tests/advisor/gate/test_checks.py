@@ -13,9 +13,10 @@ import pytest
 
 from advisor.gate import checks, policy
 from advisor.gate.base import policy as base_policy
-from advisor.gate.check import find_unchecked_locks, unreadable
+from advisor.gate.check import unreadable
 from advisor.gate.checks import checks_of
 from advisor.gate.findings import gate_codes
+from advisor.gate.problem import find_unchecked_locks
 from tests.advisor.gate.steps import Run
 
 NAMES = [module.name for module in pkgutil.iter_modules(checks.__path__)]

@@ -72,19 +72,14 @@ def _gains(report: AdviceResult) -> Iterator[tuple[str, str]]:
     yield _speed(report)
     rows = sizes.size_rows(report.sizes)
     _, packages, download, installed = rows[0]
-    baseline = next((row for row in rows if row[0] == "baseline"), None)
-    is_same = baseline is None or not changes(report)
-    yield (
-        download,
-        f"to download; {installed} installed"
-        if baseline is None or is_same
-        else f"to download instead of {baseline[2]}; installed {installed} instead of {baseline[3]}",
-    )
+    baseline = next((row for row in rows if row[0] == "baseline" and changes(report)), None)
+    text = f"to download; {installed} installed"
     age = f"{report.advice.libyears[0]:.1f} libyears behind the newest releases"
-    yield (
-        count(int(packages), "package"),
-        age if baseline is None or is_same else f"instead of {baseline[1]} of the newest stack; {age}",
-    )
+    if baseline is not None:
+        text = f"to download instead of {baseline[2]}; installed {installed} instead of {baseline[3]}"
+        age = f"instead of {baseline[1]} of the newest stack; {age}"
+    yield download, text
+    yield count(int(packages), "package"), age
     optimum = report.advice.optimum
     yield (
         "optimal" if optimum.proven else "not proven to be optimal",
