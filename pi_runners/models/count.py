@@ -69,29 +69,29 @@ class CountingLayers(Layers):
         self.elements += product(shape)
         return CanonicalShape(tuple(shape))
 
-    def _weight(self, name: str, count: int, read: Optional[int] = None) -> None:
+    def _add_weight(self, name: str, count: int, read: Optional[int] = None) -> None:
         self.weights[name] = count
         self.read_weights += count if read is None else read
 
     def _dense(self, name: str, rows: int, inputs: int, width: int, bias: bool) -> None:
-        self._weight(name, inputs * width + (width if bias else 0))
+        self._add_weight(name, inputs * width + (width if bias else 0))
         self.flops += 2.0 * rows * inputs * width
 
     def convolution(self, name: str, x: Array, filters: Filters) -> Array:
         weights = [product(weight.shape) for weight in filters.weights(name, x.shape[1])]
-        self._weight(name, sum(weights))
+        self._add_weight(name, sum(weights))
         height, width = ((n + 2 * filters.padding - filters.kernel) // filters.stride + 1 for n in x.shape[2:])
         self.flops += 2.0 * x.shape[0] * height * width * weights[0]
         return self._result(x.shape[0], filters.number, height, width)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         batch, channels, height, width = x.shape
-        self._weight(name, channels * filters * 4 + filters)
+        self._add_weight(name, channels * filters * 4 + filters)
         self.flops += 2.0 * batch * height * width * channels * filters * 4
         return self._result(batch, filters, 2 * height, 2 * width)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
-        self._weight(name, 2 * x.shape[1])
+        self._add_weight(name, 2 * x.shape[1])
         return self._result(*x.shape)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
@@ -99,12 +99,12 @@ class CountingLayers(Layers):
         return self._result(*x.shape[:-1], width)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        self._weight(name, 2 * x.shape[-1])
+        self._add_weight(name, 2 * x.shape[-1])
         return self._result(*x.shape)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
         self._tables[name] = rows, width
-        self._weight(name, rows * width, product(indices.shape) * width)
+        self._add_weight(name, rows * width, product(indices.shape) * width)
         return self._result(*indices.shape, width)
 
     def tied_dense(self, name: str, x: Array) -> Array:
@@ -114,11 +114,11 @@ class CountingLayers(Layers):
         return self._result(*x.shape[:-1], rows)
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        self._weight(name, rows * x.shape[-1], x.shape[1] * x.shape[-1])
+        self._add_weight(name, rows * x.shape[-1], x.shape[1] * x.shape[-1])
         return self._result(*x.shape)
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        self._weight(name, x.shape[-1])
+        self._add_weight(name, x.shape[-1])
         return self._result(x.shape[0], x.shape[1] + 1, x.shape[2])
 
     def _attention(self, name: str, x: Array, length: int) -> None:
@@ -140,7 +140,7 @@ class CountingLayers(Layers):
 
     def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         batch, length, inputs = x.shape
-        self._weight(name, 4 * hidden * (inputs + hidden + 1))
+        self._add_weight(name, 4 * hidden * (inputs + hidden + 1))
         self.flops += 2.0 * batch * length * 4 * hidden * (inputs + hidden)
         last = CanonicalShape((batch, hidden))
         return self._result(batch, length, hidden), (last, last)

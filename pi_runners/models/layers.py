@@ -57,6 +57,10 @@ class Layers:
 
     training = False
 
+    def _weight(self, weight: initial.InitialWeight) -> Array:
+        """Return a weight, which is made with its initial value if there is none."""
+        raise lacks("arrays of weights")
+
     # Layers with weights
 
     def convolution(self, name: str, x: Array, filters: Filters) -> Array:
@@ -93,7 +97,7 @@ class Layers:
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
         """Add rows ``start``, ``start + 1``, ... of a table of positions to a sequence."""
-        raise lacks("table of positions")
+        return x + self._weight(initial.table(name, rows, x.shape[-1]))[start : start + x.shape[1]]
 
     def prepend_token(self, name: str, x: Array) -> Array:
         """Put one learned vector before a sequence."""

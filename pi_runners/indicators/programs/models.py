@@ -8,7 +8,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameter, Parameters
 from pi_runners.harness.random_inputs import product, random_bytes
-from pi_runners.indicators.checks.operation_counts import CountingBackend, Shape
+from pi_runners.indicators.checks.operation_counts import CountingBackend
+from pi_runners.models.count import CanonicalShape
 from pi_runners.models.layers import Inputs
 
 
@@ -17,7 +18,7 @@ class Weight(NamedTuple):
 
     Attributes:
         kind: ``filters`` or ``array``.
-        shape: Shape of the weight.
+        shape: CanonicalShape of the weight.
         scale: Factor of the random numbers in (-1, 1).
         offset: Mean of the numbers.
     """
@@ -111,11 +112,11 @@ class ModelDefinition(ABC):
         """Run the forward pass on shapes; return the counts, and all weights."""
         counter, weights = CountingBackend(), []
 
-        def declare(make: Callable[..., Weight], *arguments: int) -> Shape:
+        def declare(make: Callable[..., Weight], *arguments: int) -> CanonicalShape:
             weights.append(make(*arguments))
-            return Shape(weights[-1].shape)
+            return CanonicalShape(weights[-1].shape)
 
-        self.run(counter, declare, [Shape(spec.shape) for spec in self.input_specs(p)], p, True)
+        self.run(counter, declare, [CanonicalShape(spec.shape) for spec in self.input_specs(p)], p, True)
         return counter, weights
 
 
