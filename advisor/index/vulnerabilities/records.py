@@ -1,7 +1,7 @@
 """Known vulnerabilities of package versions.
 
-They come from the local copy of an advisory database if one was imported, else from the records of the index, else, for
-versions without such a record, from a service with the API of OSV.
+They come from the local copy of an advisory database if one was imported, else from the records of the index. For
+versions without such a record, a service with the API of OSV is asked.
 """
 
 from __future__ import annotations
