@@ -10,7 +10,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from knowledge.domain.errors import UnavailableError
+from knowledge.store.state_hash import default_path
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +24,6 @@ def cache_directory(directory: Path | None) -> Path:
     Raises:
         UnavailableError: If no directory can be written at all.
     """
-    from platformdirs import user_cache_path
-
     if directory is None:
         try:
             directory = user_cache_path("seshat")
@@ -35,8 +36,6 @@ def cache_directory(directory: Path | None) -> Path:
 
 def advisory_database_path() -> Path | None:
     """Return the file of the user's copy of an advisory database; ``None`` without a home directory."""
-    from knowledge.store.state_hash import default_path
-
     knowledge = default_path()
     return None if knowledge is None else knowledge.with_name("advisories.sqlite")
 
@@ -50,8 +49,6 @@ def readable_address(address: str | None) -> str:
     Raises:
         UnavailableError: If no directory can be written at all.
     """
-    from knowledge.store.state_hash import default_path
-
     return address or _usable_knowledge_base(default_path())
 
 

@@ -12,6 +12,7 @@ import math
 import statistics
 from collections import defaultdict
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 

@@ -37,10 +37,10 @@ def advise(
     project: Path, workload: str, *, hardware: str, predictions: str, offline: bool = True
 ) -> tuple[float, float]:
     """Return the processor time in seconds and the peak memory in MB of one advice."""
-    from advisor.api.context import open_predictor, prepare_target
+    from advisor.api.advice_inputs import AdviceInputs
+    from advisor.api.context import load_project, open_predictor, prepare_target
+    from advisor.api.indexes import open_indexes
     from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
-    from advisor.api.project import load_project
-    from advisor.api.resources import open_indexes
     from advisor.api.session import AdviceSession
 
     start = time.process_time()
@@ -53,7 +53,7 @@ def advise(
         estimator: Any = predictor if predictions == WARM else predictor.estimator
         if predictions == WITHOUT:
             estimator = without_frameworks(estimator)
-        AdviceSession(context=context, client=client, estimator=estimator, current=None).recommend()
+        AdviceSession(AdviceInputs(context=context, client=client, estimator=estimator)).recommend()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return time.process_time() - start, peak / 1000
 

@@ -19,6 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.evidence.block_evidence import compute_evidence, load_evidence
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.shipped_files import ShippedFile, shipped_files

@@ -100,7 +100,7 @@ def measure_piece(
             for number, arms in rounds:
                 run_block(
                     replace(block, arms=arms, rounds=max(block.rounds, number + 1)),
-                    sink=tally,
+                    sink=tally.add,
                     runner=runner,
                     environments=Path(scratch),
                     is_missing=partial(_is_round, number),

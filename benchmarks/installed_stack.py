@@ -19,6 +19,8 @@ from pi_runners.execution.environment import BuiltEnvironment, StackLock, read_i
 from pi_runners.indicators import INDICATORS
 from pi_runners.plan.matrix import Arm, IndicatorCase, check_fit, choose_cases, fitting, plan_arms
 
+_FOR_PROCESSORS = frozenset({"onnxruntime", "tensorflow-cpu"})
+"""Distributions that support no accelerator, of frameworks that do."""
 _SMALLER = {"large": "medium", "medium": "small"}
 
 RunKey = tuple[int, int, str]
@@ -66,14 +68,14 @@ def installed_frameworks(stack: Stack) -> tuple[str, ...]:
     for framework in frameworks().values():
         names = [name for name in framework.distributions if stack.version_of(name) is not None]
         # One that supports an accelerator comes first.
-        installed += sorted(names, key=framework.processor_distributions.__contains__)[:1]
+        installed += sorted(names, key=_FOR_PROCESSORS.__contains__)[:1]
     return tuple(installed)
 
 
 def device_of(framework: str, hardware: HardwareProfile) -> str:
     """Return the device of a framework: ``cuda`` if there is a GPU and the distribution supports it, else ``cpu``."""
-    is_for_processors = framework in frameworks()[MEASURED[framework]].processor_distributions
-    return "cpu" if is_for_processors else hardware.device
+    supports_gpu = framework not in _FOR_PROCESSORS and "cuda" in frameworks()[MEASURED[framework]].devices
+    return hardware.device if supports_gpu else "cpu"
 
 
 def cases_that_fit(

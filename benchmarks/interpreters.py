@@ -22,6 +22,7 @@ from typing import Any
 
 from scipy.stats import t
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.evidence.paired_ratio import locate
 from knowledge.hardware.detect import detect

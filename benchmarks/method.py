@@ -22,8 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from advisor.api.indexes import make_client
 from advisor.api.options import IndexOptions
-from advisor.api.resources import make_client
 from advisor.campaign.stack_lock import StackLocker
 from knowledge.domain.observation import Observation
 from knowledge.evidence.compare import Comparison, compare_block
@@ -207,7 +207,7 @@ def comparisons(folder: Path, blocks: int) -> None:
     for number in range(blocks):
         sink = Sink()
         block = Block(name=f"b{number}", arms=arms, rounds=ROUNDS, hardware=hardware, samples=10, min_seconds=0.01)
-        run_block(block, sink=sink, runner=runner, environments=folder)
+        run_block(block, sink=sink.add, runner=runner, environments=folder)
         # One comparison at the 5 % level: undo the correction for the number of comparisons.
         count = 2 * len(CASES)
         results += compare_block(sink.observations, confidence=1 - 0.05 * count)

@@ -27,7 +27,7 @@ from advisor.index.pages.page import DistributionFile
 from advisor.resolve.candidates.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.optimum.optimise import optimise
 from advisor.resolve.optimum.solver import Effort
-from advisor.resolve.score.costs import NO_LIMITS, Candidates, Choice, Limits, Objective, PairedChoice
+from advisor.resolve.score.costs import Candidates, Choice, Limits, Objective, PairedChoice
 from knowledge.domain.hardware import Cpu, HardwareProfile
 
 
@@ -49,7 +49,7 @@ class _Costs:
 
     def limits(self, candidates: Candidates) -> Limits:
         """Return that nothing is excluded."""
-        return NO_LIMITS
+        return Limits(forbidden={})
 
     def compared_beyond(self, stack: Sequence[Candidate]) -> tuple[NormalizedName, ...]:
         """Return the packages that may have negative costs."""

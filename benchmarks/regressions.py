@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.api.benchmark import measure_benchmark
-from advisor.api.measurement_options import EnvironmentOptions, SamplingOptions
+from advisor.api.measurements.benchmark import measure_benchmark
+from advisor.api.measurements.options import EnvironmentOptions, SamplingOptions
 from advisor.api.options import ResolutionOptions
 from knowledge.catalogue.rules import shipped_rules
 from knowledge.catalogue.slower import SlowerRule

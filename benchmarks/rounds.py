@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation
 from knowledge.domain.ratio import NORMAL_QUANTILE

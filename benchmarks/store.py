@@ -20,6 +20,7 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base

@@ -12,15 +12,37 @@ necessary.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.evidence.block_evidence import SHIPPED, compute_evidence
 from knowledge.store.engine import open_knowledge_base
-from knowledge.store.shipped_files import VERSION_FILE, shipped_files, version_record
+from knowledge.store.shipped_files import VERSION_FILE, ShippedFile, shipped_files
 
 TARGET = Path(str(files("knowledge.data"))) / SHIPPED
+
+
+def digest_of_files(files: Iterable[ShippedFile]) -> str:
+    """Return a hash of the names and the contents of files, in any order."""
+    lines = sorted(f"{file.name} {file.sha256}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def version_record(files: Iterable[ShippedFile], previous: str | None) -> str:
+    """Return the content of the version file: the version is higher than the previous one if the files differ.
+
+    Args:
+        files: All observation files that ship with the program.
+        previous: Present content of the version file; ``None`` if there is none.
+    """
+    record = json.loads(previous or '{"version": 0, "digest": ""}')
+    digest = digest_of_files(files)
+    version = record["version"] + (record["digest"] != digest)
+    return json.dumps({"version": version, "digest": digest}, indent=2) + "\n"
 
 
 def write_version() -> None:

@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.accelerator_ratio import fit_ratios
 from knowledge.estimate.cases import is_program

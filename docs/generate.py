@@ -1,7 +1,7 @@
 """Generate the reference pages from the program: `python docs/generate.py`. A test checks that they are current.
 
 These are the pages of commands, keys of the configuration, findings, rules, documented slow-downs, builds, indicators,
-settings, executors, and the catalogues of workloads and of hardware.
+settings, executors, lock files, and the catalogues of workloads and of hardware.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 import typer.main
 
 from advisor.api.configuration import keys, target_keys
-from advisor.api.measurement_options import WorkerOptions
+from advisor.api.measurements.options import WorkerOptions
 from advisor.api.option import option_fields
 from advisor.api.options import GROUPS
 from advisor.cli.app import make_app
 from advisor.cli.rules import summary_of_rule
 from advisor.gate.findings import all_codes
+from advisor.locks.registry import SETTINGS_FILE, lock_formats
 from advisor.resolve.score.slowdowns import reproduction_text
 from docs.builds_page import attribute_meanings, builds_page
 from docs.hardware_page import hardware_page
@@ -51,6 +52,7 @@ def pages() -> dict[Path, str]:
     texts[REFERENCE / "settings.md"] = settings_page()
     texts[REFERENCE / "findings.md"] = findings_page()
     texts[REFERENCE / "executors.md"] = executors_page()
+    texts[REFERENCE / "lock-files.md"] = lock_files_page()
     texts[REFERENCE / "workload-catalogue.md"] = workload_catalogue_page()
     return texts
 
@@ -234,6 +236,27 @@ def _links(source: str) -> str:
 def _cell(text: str) -> str:
     """Return a text for a table cell, with special characters escaped."""
     return re.sub(r"([|*])", r"\\\1", text)
+
+
+def lock_files_page() -> str:
+    """Return the page of the formats of lock files."""
+    lines = [
+        "# Lock files",
+        "",
+        "The first of these files in the directory of a project is its [lock](../glossary.md#lock). `advisor check`",
+        "reads another one with `--current FILE`, and `advisor advise` writes one with `--output FILE`.",
+        f"Run-time [settings](settings-files.md) are in the lock itself, or next to it in `{SETTINGS_FILE}`.",
+        "",
+        "| lock | names that are read | names that are written | the only tool that writes it | settings |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for lock_format in lock_formats():
+        read = ", ".join(f"`{pattern}`" for pattern in lock_format.patterns or (lock_format.name,))
+        written = ", ".join(f"`{name}`" for name in lock_format.written_names)
+        place = "in the lock" if lock_format.holds_settings else "next to it"
+        lines.append(f"| `{lock_format.name}` | {read} | {written} | {lock_format.tool} | {place} |")
+    lines += ["", "A `requirements.txt` is a lock if every line has an exact version. A `bom.json` must be named.", ""]
+    return "\n".join(lines)
 
 
 def executors_page() -> str:

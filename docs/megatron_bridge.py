@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.exchange.files import observation_file
 from knowledge.exchange.published.observations import PublishedTable, read_published_content
 

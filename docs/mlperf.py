@@ -13,7 +13,7 @@ from typing import Any
 
 from advisor.report.evidence import draw_svg, ratios_plot, software
 from knowledge.evidence.mlperf import Gain, Score, efficiency, scaling, score_submissions, software_gains
-from knowledge.exchange.mlperf.catalogue import round_order
+from knowledge.exchange.mlperf.facts import round_order
 from knowledge.exchange.mlperf.results import TRAINING
 from knowledge.store.engine import open_knowledge_base
 

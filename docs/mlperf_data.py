@@ -11,16 +11,31 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import observation_file
-from knowledge.exchange.mlperf.catalogue import round_order
-from knowledge.exchange.mlperf.results import TRAINING, distinct_results, without_details
+from knowledge.exchange.mlperf.facts import round_order
+from knowledge.exchange.mlperf.results import FIGURES, TRAINING, distinct_results
 from knowledge.exchange.mlperf.tree import read_results
 
 TARGET = Path(str(files("knowledge.data")))
+_DETAILS = frozenset({"container_contents"})
+
+
+def without_details(o: Observation) -> Observation:
+    """Return a result without what no part of the program uses: other figures, fields of descriptions and of logs.
+
+    The content key stays the same. The results that ship with the program have this form.
+    """
+    return replace(
+        o,
+        metrics={name: value for name, value in o.metrics.items() if name in FIGURES},
+        environment={name: value for name, value in o.environment.items() if ":" not in name and name not in _DETAILS},
+    )
 
 
 def shipped_files(observations: Iterable[Observation]) -> dict[str, tuple[Observation, ...]]:

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 from packaging.version import Version
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
 from knowledge.evidence.contrasts import Machine, Side, machine_of

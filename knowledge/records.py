@@ -1,8 +1,10 @@
-"""Values of typed classes from records of files and answers, checked by pydantic."""
+"""Values of typed classes from records of files and answers, checked by pydantic, and the YAML files that ship."""
 
 from __future__ import annotations
 
+import importlib.resources
 from functools import cache
+from importlib.resources.abc import Traversable
 from typing import Annotated, Any, TypeVar, cast
 
 _T = TypeVar("_T")
@@ -51,3 +53,30 @@ def _adapter(kind: Any, discriminator: str) -> Any:
     from pydantic import Field, TypeAdapter
 
     return TypeAdapter(Annotated[kind, Field(discriminator=discriminator)] if discriminator else kind)
+
+
+@cache
+def shipped_yaml(package: str, *names: str, as_text: bool = False) -> Any:
+    """Return the content of a file of a package, by the folders in it and the name of the file."""
+    return parse_yaml(importlib.resources.files(package).joinpath(*names).read_text(encoding="utf-8"), as_text=as_text)
+
+
+def yaml_files(folder: Traversable) -> list[Traversable]:
+    """Return the YAML files in a folder, ordered by name."""
+    return sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
+
+
+def parse_yaml(text: str, *, as_text: bool = False) -> Any:
+    """Parse a text; with ``as_text``, every scalar is text.
+
+    Raises:
+        ValueError: If it is not YAML.
+    """
+    # PyYAML is slow to import, and many commands read no such file.
+    import yaml
+
+    try:
+        loader = "BaseLoader" if as_text else "SafeLoader"
+        return yaml.load(text, Loader=getattr(yaml, f"C{loader}", getattr(yaml, loader)))
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None

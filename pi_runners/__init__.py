@@ -1,1 +1,5 @@
 """Measures performance indicators over stacks in isolated environments."""
+
+from knowledge.domain import framework_packages
+
+framework_packages.append(f"{__name__}.frameworks")

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from knowledge.domain.observation import BENCHMARK, IndicatorRun
 from knowledge.domain.workload import ProfiledWorkload
 from pi_runners.execution.benchmark import VERSION
 from pi_runners.indicators import INDICATORS
+
+
+def parameters_of(run: IndicatorRun) -> dict[str, Any]:
+    """Return the parameters of an indicator; `algorithm` describes the backend, and is none of them."""
+    return {name: value for name, value in run.parameters.items() if name != "algorithm"}
 
 
 class Indicators:
@@ -29,8 +35,7 @@ class Indicators:
         if run.name == BENCHMARK:
             return None
         indicator = INDICATORS[run.name]
-        # `algorithm` describes the backend; it is not a parameter of the indicator.
-        parameters = {name: value for name, value in run.parameters.items() if name != "algorithm"}
+        parameters = parameters_of(run)
         if indicator.complaints(parameters) or run.dtype not in indicator.dtypes:
             return None
         parameters = indicator.complete(parameters)

@@ -39,10 +39,15 @@ hypothesis.settings.load_profile("no-deadline")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Accept the options of `pyproject.toml` without pytest-xdist, too: all tests run in one process then."""
+    """Add the option that writes recorded reports, and those of `pyproject.toml` if pytest-xdist is absent.
+
+    Without pytest-xdist, all tests run in one process.
+    """
     if not pluginmanager.hasplugin("xdist"):
         parser.addoption("--numprocesses")
         parser.addoption("--dist")
+    text = "write the recorded reports in tests/fixtures/reports again"
+    parser.addoption("--snapshot-update", action="store_true", help=text)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -148,12 +153,28 @@ def first_knowledge_at(path: Path) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the knowledge base of the person who runs the tests out of them; all workers share one of their own."""
+    """Keep the knowledge base and the cache of the person who runs the tests out of them.
+
+    All workers share those of the tests. Programs that a test starts, such as uv, use the person's own caches.
+    """
     with pytest.MonkeyPatch.context() as patch:
         # The temporary folder of a worker is in that of the run.
         own = tmp_path_factory.getbasetemp()
-        patch.setenv("XDG_DATA_HOME", str((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "user-data"))
+        own = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+        patch.setenv("XDG_DATA_HOME", str(own / "user-data"))
+        patch.setattr("advisor.user_directories.user_cache_path", lambda name: own / "user-cache" / name)
         yield
+
+
+@pytest.fixture
+def no_user_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep the configuration of pip and uv of this machine, and of its user, out of a test; the cache is its own."""
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user-configuration"))
+    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
+    monkeypatch.setattr("advisor.user_directories.user_cache_path", lambda _: tmp_path / "cache")
+    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -191,6 +212,8 @@ def advisor_here(
     tmp_path: Path, knowledge_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Advisor:
     """Run the command line in this process, which is faster, with its own cache and knowledge base."""
+    for name in [name for name in os.environ if name.startswith("ADVISOR_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{knowledge_file}")
     monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("ADVISOR_ADVISORIES", "off")

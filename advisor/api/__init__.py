@@ -16,28 +16,35 @@ from typing import TYPE_CHECKING, Any
 from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
+    from advisor.api import advice_inputs as advice_inputs
     from advisor.api import answer_memory as answer_memory
-    from advisor.api import benchmark as benchmark
-    from advisor.api import campaign_session as campaign_session
-    from advisor.api import campaign_worker as campaign_worker
-    from advisor.api import campaigns as campaigns
-    from advisor.api import gate_session as gate_session
-    from advisor.api import lock_files as lock_files
-    from advisor.api import measurement as measurement
-    from advisor.api import project as project
+    from advisor.api import exchange as exchange
+    from advisor.api import indexes as indexes
     from advisor.api import queries as queries
-    from advisor.api import resources as resources
     from advisor.api import run_plan as run_plan
     from advisor.api import run_settings as run_settings
     from advisor.api import session as session
+    from advisor.api import stores as stores
     from advisor.api import targets as targets
-    from advisor.api import update as update
     from advisor.api import workload as workload
-    from advisor.api.benchmark import measure_benchmark
-    from advisor.api.campaign_session import CampaignSession, CollectionResult
-    from advisor.api.campaigns import CampaignEstimate, find_campaign, list_campaigns, open_campaign, plan_campaign
-    from advisor.api.measurement import measure
-    from advisor.api.measurement_options import (
+    from advisor.api.gate import gate_session as gate_session
+    from advisor.api.gate import update as update
+    from advisor.api.measurements import benchmark as benchmark
+    from advisor.api.measurements import campaign_session as campaign_session
+    from advisor.api.measurements import campaign_worker as campaign_worker
+    from advisor.api.measurements import campaigns as campaigns
+    from advisor.api.measurements import measurement as measurement
+    from advisor.api.measurements.benchmark import measure_benchmark
+    from advisor.api.measurements.campaign_session import CampaignSession, CollectionResult
+    from advisor.api.measurements.campaigns import (
+        CampaignEstimate,
+        find_campaign,
+        list_campaigns,
+        open_campaign,
+        plan_campaign,
+    )
+    from advisor.api.measurements.measurement import measure
+    from advisor.api.measurements.options import (
         CampaignOptions,
         EnvironmentOptions,
         ExecutorOptions,
@@ -80,11 +87,13 @@ __all__ = [
 ]
 
 _MODULES = {
-    "benchmark": ("measure_benchmark",),
-    "campaign_session": ("CampaignSession", "CollectionResult"),
-    "campaigns": ("CampaignEstimate", "find_campaign", "list_campaigns", "open_campaign", "plan_campaign"),
-    "measurement": ("measure",),
-    "measurement_options": (
+    "measurements.benchmark": ("measure_benchmark",),
+    "measurements.campaign_session": ("CampaignSession", "CollectionResult"),
+    "measurements.campaigns": (
+        *("CampaignEstimate", "find_campaign", "list_campaigns", "open_campaign", "plan_campaign"),
+    ),
+    "measurements.measurement": ("measure",),
+    "measurements.options": (
         *("CampaignOptions", "EnvironmentOptions", "ExecutorOptions"),
         *("IndicatorOptions", "SamplingOptions"),
     ),
@@ -93,12 +102,15 @@ _MODULES = {
     "queries": ("compare", "estimate"),
 }
 """Modules with their public names."""
+_FOLDERS = ("", "measurements.", "gate.")
+"""Folders of modules that are attributes of this package."""
 
 
 def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"{__name__}.{module}"), name)
-    if find_spec(f"{__name__}.{name}") is not None:
-        return import_module(f"{__name__}.{name}")
+    for folder in _FOLDERS:
+        if find_spec(f"{__name__}.{folder}{name}") is not None:
+            return import_module(f"{__name__}.{folder}{name}")
     raise AttributeError(f"module `{__name__}` has no attribute `{name}`")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from packaging.utils import NormalizedName
 
-from advisor.api.session import AdviceSession
+from advisor.api.advice_inputs import AdviceInputs
 from advisor.index.memo import Memo
 from advisor.locks.registry import format_to_write
 from advisor.project.code.files import FILE_PATTERNS, project_files
@@ -41,16 +40,16 @@ class AnswerMemory:
     and the index pages of every package that the search loaded. All of them are compared.
     """
 
-    def __init__(self, session: AdviceSession, *, format: str, outputs: Sequence[Path]) -> None:
+    def __init__(self, inputs: AdviceInputs, *, format: str, outputs: Sequence[Path]) -> None:
         """Describe the question.
 
         Args:
-            session: The project.
+            inputs: The project with its indexes and predictions.
             format: Format of the report.
             outputs: Locks to write.
         """
-        self._session = session
-        self._memo = Memo(session.client.cache, "answers")
+        self._inputs = inputs
+        self._memo = Memo(inputs.client.cache, "answers")
         self._format = format
         self._outputs = outputs
 
@@ -58,13 +57,11 @@ class AnswerMemory:
     def _is_possible(self) -> bool:
         """Whether an answer depends only on what is compared.
 
-        Directories and repositories may change at any time, vulnerability records and descriptions of variants are not
-        on index pages, and locks in other formats depend on further files.
+        Directories and repositories may change at any time, and locks in other formats depend on further files.
         """
-        context = self._session.context
+        context = self._inputs.context
         return (
-            context.options.objective != "security"
-            and not context.problem.policy.variants
+            context.depends_on_pages
             and all(root.direct is None for root in (*context.problem.roots, *context.problem.overrides))
             and not any(format_to_write(path).depends_on_files for path in self._outputs)
         )
@@ -72,7 +69,7 @@ class AnswerMemory:
     def recall(self) -> RememberedAnswer | None:
         """Return the stored answer; ``None`` if there is none, or anything that it depends on has changed."""
         document = self._memo.read(self._question) if self._is_possible else None
-        client = self._session.client
+        client = self._inputs.client
         if document is None or not (document["final"] or client.offline):
             return None
         try:
@@ -89,45 +86,44 @@ class AnswerMemory:
         locks = {Path(path): text for path, text in document["locks"].items()}
         return RememberedAnswer(report=document["report"], locks=locks)
 
-    def store(self, answer: RememberedAnswer) -> None:
-        """Store an answer, unless it was cut short; one that lacks sizes or an index is valid only without network."""
-        session = self._session
-        # A part of the indexes or of the sizes may be available in the next run.
-        is_complete = session.sizes().final and not session.client.failed_builds
-        optimum = session.recommend().optimum
-        if not self._is_possible or optimum.stopped or optimum.not_compared:
-            return
-        locks = {str(path): text for path, text in answer.locks.items()}
-        self._write({"final": is_complete, "report": answer.report, "locks": locks}, session.loaded_packages)
+    def store(self, answer: RememberedAnswer, packages: Iterable[NormalizedName], *, is_final: bool) -> None:
+        """Store an answer.
+
+        Args:
+            answer: The answer.
+            packages: Packages whose index pages it depends on.
+            is_final: Whether it is also valid with a network.
+        """
+        if self._is_possible:
+            locks = {str(path): text for path, text in answer.locks.items()}
+            self._write({"final": is_final, "report": answer.report, "locks": locks}, packages)
 
     def store_conflict(self, error: UnsatisfiableError) -> None:
         """Store that no stack satisfies the requirements; builds and limits of size or time may change.
 
         What was not found in time, a cause or a hint, may be found the next time.
         """
-        client = self._session.client
-        is_read = not (client.failed_builds or client.offline or self._session.context.problem.policy.build_sdists)
+        client = self._inputs.client
+        is_read = not (client.failed_builds or client.offline or self._inputs.context.problem.policy.build_sdists)
         if type(error) is NoStackError and self._is_possible and is_read and error.details and error.hint:
             cause = {"message": error.message, "details": error.details, "hint": error.hint}
             self._write({"final": True, "conflict": cause}, client.read_projects)
 
     def _write(self, document: Mapping[str, Any], packages: Iterable[NormalizedName]) -> None:
         """Write a document with the pages that it depends on."""
-        self._memo.write(self._question, {**document, "pages": self._session.client.digests(sorted(packages))})
+        self._memo.write(self._question, {**document, "pages": self._inputs.client.digests(sorted(packages))})
 
     @cached_property
     def _question(self) -> list[Any]:
         """Everything that the answer depends on, except the program and the index pages."""
-        session, context = self._session, self._session.context
-        current = None if session.current is None else [str(session.current.path), session.current.versions]
-        options = replace(context.options, time_limit=0.0, workers=1, knowledge=None)
-        day = str(datetime.now(UTC).date()) if options.objective == "stable" else None
+        inputs, context = self._inputs, self._inputs.context
+        current = None if inputs.current is None else [str(inputs.current.path), inputs.current.versions]
         return [
-            session.estimator.evidence_state,
-            [context.name, options, context.workload, context.proposal, context.problem, day, current],
-            [context.allowed, context.compared_pythons, context.uses_uv],
+            inputs.estimator.evidence_state,
+            context.criteria,
+            [context.name, context.proposal, context.problem, current, context.compared_pythons, context.uses_uv],
             _project_state(context.files.directory),
-            [session.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
+            [inputs.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
         ]
 
 

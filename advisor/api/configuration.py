@@ -6,12 +6,11 @@ A setting is taken from the command-line option, else from its `ADVISOR_*` envir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.api.option import OptionField, option_fields
+from advisor.api.option import OptionField, key_fields
 from advisor.api.options import GROUPS
 from knowledge.domain.errors import InputError, suggest
 
@@ -119,17 +118,12 @@ _ORDER = ("text", "list", "boolean", "table")
 
 def keys() -> dict[str, Key]:
     """Return all keys by their names: texts and numbers first, then lists, truth values and tables."""
-    fields = [field for group in GROUPS for field in option_fields(group) if field.option.key]
-    by_kind = {kind: [_key_of(field) for field in fields if field.kind == kind] for kind in _ORDER}
-    all_keys = (
-        *by_kind["text"],
-        *_FURTHER_LISTS,
-        *by_kind["list"],
-        *by_kind["boolean"],
-        *by_kind["table"],
-        *_FURTHER_TABLES,
-    )
-    return {key.name: key for key in all_keys}
+    pairs = [
+        *(("list", key) for key in _FURTHER_LISTS),
+        *((field.kind, _key_of(field)) for group in GROUPS for field in key_fields(group)),
+        *(("table", key) for key in _FURTHER_TABLES),
+    ]
+    return {key.name: key for _, key in sorted(pairs, key=lambda pair: _ORDER.index(pair[0]))}
 
 
 def _key_of(field: OptionField) -> Key:
@@ -146,13 +140,15 @@ def _key_of(field: OptionField) -> Key:
     )
 
 
-def target_keys() -> tuple[str, ...]:
+def target_keys() -> dict[str, Key]:
     """Return the keys of each table `[tool.advisor.targets.NAME]`."""
-    return (*(k.name for k in keys().values() if k.field is not None and k.field.option.per_target), "lock")
+    lock = Key(name="lock", is_valid=lambda value: isinstance(value, str), example='"..."')
+    own = {name: key for name, key in keys().items() if key.field is not None and key.field.option.per_target}
+    return {**own, lock.name: lock}
 
 
 def check_table(table: Mapping[str, Any], where: str) -> None:
-    """Check that every key of `[tool.advisor]` exists and has a value of the right type.
+    """Check that every key of `[tool.advisor]` and of the tables of its targets exists and has a correct value.
 
     Three tables have checks of their own: `gate` in :mod:`advisor.gate.policy`, `benchmark` in
     :mod:`advisor.project.benchmark`, and `metadata` in :mod:`advisor.project.metadata.stated_metadata`.
@@ -164,42 +160,24 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
     Raises:
         InputError: At the first invalid key or value; the hint of an invalid key is the most similar valid key.
     """
-    known_keys = keys()
+    _check_keys(table, keys(), "tool.advisor", where)
+    for name, own in table.get("targets", {}).items():
+        _check_keys(own, target_keys(), f"tool.advisor.targets.{name}", where)
+
+
+def _check_keys(table: Mapping[str, Any], valid_keys: Mapping[str, Key], path: str, where: str) -> None:
     for name, value in table.items():
-        key = known_keys.get(name)
+        key = valid_keys.get(name)
         if key is None:
-            raise InputError(f"`{where}`: `[tool.advisor]` has no key `{name}`", hint=suggest(name, known_keys))
+            raise InputError(f"`{where}`: `[{path}]` has no key `{name}`", hint=suggest(name, valid_keys))
+        example = f"write it as `{name} = {key.example}`"
         if not key.is_valid(value):
-            raise InputError(
-                f"`{where}`: `tool.advisor.{name}` has a value of the wrong type",
-                hint=f"write it as `{name} = {key.example}`",
-            )
-        if name == "targets":
-            _check_targets(value, where)
-        elif key.field is not None and key.field.kind == "list" and key.field.option.check is not None:
-            with _named(where):
-                key.field.option.check(value)
-
-
-@contextmanager
-def _named(where: str) -> Iterator[None]:
-    """Add the name of a file to errors."""
-    try:
-        yield
-    except InputError as error:
-        error.message = f"`{where}`: {error.message}"
-        raise
-
-
-def _check_targets(targets: Mapping[str, Mapping[str, Any]], where: str) -> None:
-    for name, table in targets.items():
-        for key, value in table.items():
-            if key not in target_keys():
-                raise InputError(
-                    f"`{where}`: `[tool.advisor.targets.{name}]` has no key `{key}`", hint=suggest(key, target_keys())
-                )
-            if not isinstance(value, str):
-                raise InputError(
-                    f"`{where}`: `tool.advisor.targets.{name}.{key}` has a value of the wrong type",
-                    hint=f'write it as `{key} = "..."`',
-                )
+            raise InputError(f"`{where}`: `{path}.{name}` has a value of the wrong type", hint=example)
+        if key.field is not None:
+            try:
+                key.field.read(value)
+            except InputError as error:
+                error.message = f"`{where}`: `{path}.{name}`: {error.message}"
+                # Most hints are about the option on the command line.
+                error.hint = example if key.field.kind == "text" else error.hint
+                raise

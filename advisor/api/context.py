@@ -1,4 +1,4 @@
-"""A project made ready for one target: requirements, target, settings, predictions."""
+"""A project as it is read, and made ready for one target: requirements, settings, targets, predictions."""
 
 from __future__ import annotations
 
@@ -6,59 +6,63 @@ import logging
 import platform as this_machine
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from advisor.api.configuration import check_table
 from advisor.api.option import with_settings
 from advisor.api.options import (
-    REDUCED_PRECISION,
     REPLACE_PACKAGES,
     VARIANTS,
     ProjectFiles,
     ProjectOptions,
     ResolutionOptions,
+    TargetOptions,
 )
-from advisor.api.project import TargetTable
-from advisor.api.workload import find_profile, warn_of_another_machine
 from advisor.domain.target import Target, make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.locks.current import read_current
 from advisor.locks.lock import Lock
-from advisor.project.benchmark import read_benchmark
+from advisor.locks.registry import default_format, lock_formats
+from advisor.project.benchmark import check_benchmark, read_benchmark
 from advisor.project.formats.pyproject import has_uv_settings
 from advisor.project.interface import (
+    ProjectBuilder,
     ProjectRequirements,
+    SelectedParts,
     pythons_to_compare,
-    pythons_to_try,
     settings_requirements,
+    supported_pythons,
     supports_own_python,
 )
+from advisor.project.metadata.built_metadata import cached_builder
 from advisor.project.metadata.stated_metadata import read_stated_metadata
+from advisor.project.read import read_project
+from advisor.project.workload.file import WORKLOAD_FILE, read_workloads
 from advisor.project.workload.proposal import Proposal, propose_workload
 from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
 from advisor.resolve.score.predictor import Predictor
 from advisor.user_directories import cache_directory, readable_address
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.frameworks import MEASURED
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.workloads import Workload, find_workload, workload_of_profile
 from knowledge.hardware import profiles
 
 if TYPE_CHECKING:
-    from advisor.resolve.score.builds import TargetBuilds
-    from advisor.resolve.score.setting_choice import TargetSettings
-    from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import UndeclaredRequirementRule
 
 logger = logging.getLogger(__name__)
 
 BEST_PYTHON = "best"
 """Value of the setting `python` that selects the interpreter with the best-scored stack."""
+TargetTable = tuple[str, Mapping[str, Any]]
+"""Name and keys of a target; an empty name for the target that the other settings describe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +78,8 @@ class TargetContext:
         options: What the best stack is: the options, completed by the settings of the project and the target.
         profile: The profiled workload of the project that was chosen, or its only one; ``None`` if it has none.
         proposal: The workload that the project's sources suggest, if nobody chose one.
-        lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
-            project has several targets; else ``None``.
+        lock: Lock file of the target: the one in the project's settings, else the one with the target's name if it
+            exists and the project has several targets; else ``None``.
         allowed: Which packages may replace others.
         other_pythons: Interpreters that the project supports, newest first. Empty if somebody chose one, or the project
             supports the interpreter of this program.
@@ -103,15 +107,6 @@ class TargetContext:
             return self.profile.name
         return self.proposal.workload if self.proposal is not None else self.options.workload
 
-    @property
-    def target_settings(self) -> TargetSettings | None:
-        """The run-time settings that may be chosen; ``None`` if none may."""
-        from advisor.resolve.score.setting_choice import TargetSettings
-
-        if not self.options.recommend_settings:
-            return None
-        return TargetSettings(hardware=self.target.hardware, allows_reduced=REDUCED_PRECISION in self.options.allow)
-
     def with_python(self, python: str) -> TargetContext:
         """Return the same target with another interpreter.
 
@@ -122,26 +117,23 @@ class TargetContext:
         return replace(self, target=target, problem=replace(self.problem, target=target))
 
     @property
+    def criteria(self) -> list[Any]:
+        """What the best stack depends on besides the problem, the observations, the indexes and the program."""
+        options = replace(self.options, time_limit=0.0, workers=1, knowledge=None)
+        day = str(datetime.now(UTC).date()) if options.objective == "stable" else None
+        return [options, self.allowed, day]
+
+    @property
+    def depends_on_pages(self) -> bool:
+        """Whether index pages say all that the best stack depends on; not vulnerabilities, and variants of wheels."""
+        return self.options.objective != "security" and not self.problem.policy.variants
+
+    @property
     def uses_uv(self) -> bool:
         """Whether the project is managed with uv: it has a lock of uv, or settings for it."""
         directory = self.files.directory
-        return (directory / "uv.lock").is_file() or has_uv_settings(directory / "pyproject.toml")
-
-    @property
-    def rules(self) -> RuleBook:
-        """The rules that apply to the target."""
-        from knowledge.catalogue.rule_book import RuleBook
-        from knowledge.catalogue.rules import shipped_rules
-
-        return RuleBook(shipped_rules(), self.target.hardware)
-
-    @property
-    def builds(self) -> TargetBuilds:
-        """The builds on the target."""
-        from advisor.resolve.score.builds import TargetBuilds
-        from knowledge.catalogue.builds import shipped_builds
-
-        return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
+        locks = (lock_format for lock_format in lock_formats() if lock_format.tool == "uv")
+        return any(lock.current(directory) for lock in locks) or has_uv_settings(directory / "pyproject.toml")
 
     def find_workload(self) -> Workload | None:
         """Return the workload that predictions are for: the project's profiled one of the name, or a shipped one.
@@ -162,7 +154,22 @@ class TargetContext:
     def default_lock(self) -> Path:
         """The lock that is written if none is named: several targets have a lock each."""
         own = _lock_of_target(self.files.directory, self.name, self.project)
-        return self.lock or own or self.files.directory / "pylock.toml"
+        return self.lock or own or self.files.directory / default_format().name
+
+    def check_only_target(self, paths: Sequence[Path]) -> None:
+        """Check that no other target has one of the locks that are written for this one.
+
+        Raises:
+            InputError: If writing one would remove another target from it.
+        """
+        tables = self.project.settings.get("targets", {})
+        for name, table in tables.items():
+            lock = self.files.directory / str(table["lock"]) if "lock" in table else None
+            if name != self.name and lock is not None and lock in paths:
+                raise InputError(
+                    f"`{lock}` is the lock of target `{name}`, too, and would lose it",
+                    hint="run `advisor advise` without `--target`, or name another file with `--output`",
+                )
 
     @property
     def benchmark_identity(self) -> str:
@@ -175,6 +182,68 @@ class TargetContext:
             return ""
 
         return read_benchmark(self.files.directory).identity
+
+
+def load_project(
+    files: ProjectFiles, *, report: bool = True, build: ProjectBuilder | None = None
+) -> ProjectRequirements:
+    """Read a project and check its settings.
+
+    Args:
+        files: The project's files.
+        report: Whether to log what is not read, and why.
+        build: Builds the metadata of the project if only a build knows its requirements; ``None`` to refuse this.
+
+    Raises:
+        InputError: If a file cannot be read, or the settings are wrong.
+        UnbuiltProjectError: If the project must be built, and may not.
+        BuildError: If a build fails.
+    """
+    project = read_project(
+        files.directory,
+        requirements=files.requirements,
+        constraints=files.constraints,
+        overrides=files.overrides,
+        selection=SelectedParts(extras=tuple(files.extras), groups=tuple(files.groups), build=build),
+    )
+    if report:
+        for reason in project.skipped:
+            logger.warning(reason)
+        if not any(not root.constraint for root in project.roots):
+            has_parts = not all(Path(name).suffix in (".txt", ".in") for name in project.files)
+            further = "; `--extra` and `--group` select further ones of it" if has_parts else ""
+            logger.warning("the project requires no packages%s", further)
+    check_table(project.settings, "pyproject.toml")
+    if "benchmark" in project.settings:
+        check_benchmark(project.settings["benchmark"])
+    return project
+
+
+def project_builder(options: ProjectOptions) -> ProjectBuilder | None:
+    """Return what builds the metadata of a project, which runs its code; ``None`` if the options do not allow it."""
+    if not (options.resolution.build_project or options.resolution.build_sdists):
+        return None
+    return cached_builder(DiskCache(cache_directory(options.indexes.cache_directory)))
+
+
+def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequence[TargetTable]:
+    """Return the targets that the options name; without names the project's targets, unless options describe one.
+
+    Raises:
+        InputError: If the project has no target of a name.
+    """
+    tables: Mapping[str, Mapping[str, Any]] = project.settings.get("targets", {})
+    for name in options.names:
+        if name not in tables:
+            raise InputError(
+                f"the project has no target `{name}`",
+                hint=suggest(name, tables) or "define it with `[tool.advisor.targets.NAME]` in `pyproject.toml`",
+            )
+    if options.names:
+        return [(name, tables[name]) for name in dict.fromkeys(options.names)]
+    if not tables or options.hardware or options.python or options.platform:
+        return [("", {})]
+    return list(tables.items())
 
 
 def prepare_target(
@@ -198,14 +267,14 @@ def prepare_target(
     compared_pythons = pythons_to_compare(project) if python == BEST_PYTHON else ()
     if compared_pythons:
         python = this_machine.python_version() if supports_own_python(project) else compared_pythons[0]
-    other_pythons = () if python else pythons_to_try(project)
+    other_pythons = () if python or supports_own_python(project) else supported_pythons(project.requires_python)
     python = python or (other_pythons[0] if other_pythons else None)
     target = _target(project, hardware=hardware, python=python, platform=machine_options.platform)
     project = project.on_target(target)
     resolution = with_settings(options.resolution, settings)
-    profile, proposal = find_profile(directory, resolution.workload), None
+    profile, proposal = _find_profile(directory, resolution.workload), None
     if profile is not None:
-        warn_of_another_machine(profile, target)
+        _warn_of_another_machine(profile, target)
     elif resolution.workload is None:
         proposal = propose_workload(directory, DiskCache(cache_directory(options.indexes.cache_directory)))
     return TargetContext(
@@ -224,12 +293,37 @@ def prepare_target(
     )
 
 
-def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
-    """Return which packages may replace others.
+def _find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:
+    """Return the profiled workload of a name, or the only one if no name is given; ``None`` if there is none."""
+    profiles = read_workloads(directory)
+    if name is None and len(profiles) > 1:
+        logger.warning(
+            "`%s` has %d workloads; select one with `--workload`: %s",
+            WORKLOAD_FILE,
+            len(profiles),
+            ", ".join(f"`{profile.name}`" for profile in profiles),
+        )
+    if name is None:
+        return profiles[0] if len(profiles) == 1 else None
+    return next((profile for profile in profiles if profile.name == name), None)
 
-    Raises:
-        InputError: If the catalogue does not know a replacement in the settings.
-    """
+
+def _warn_of_another_machine(profile: ProfiledWorkload, target: Target) -> None:
+    """Warn if a profile is of another processor or accelerator than the target has: its shares may not hold there."""
+    gpu = target.hardware.gpu
+    own = gpu.model if gpu else target.hardware.cpu.model
+    names = {own, target.hardware.cpu.microarchitecture}
+    if profile.device != target.hardware.device or (profile.hardware and own and profile.hardware not in names):
+        logger.warning(
+            "the workload `%s` was profiled on %s, and the target has %s: its shares of the time may differ there",
+            profile.name,
+            profile.hardware or profile.device,
+            own or target.hardware.device,
+        )
+
+
+def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
+    """Return which packages may replace others."""
     replacements = settings.get("replace-packages", {})
     if replacements:
         from advisor.resolve.recommendation.package_choices import check_replacement
@@ -254,7 +348,7 @@ def _present_lock(directory: Path, table: TargetTable, project: ProjectRequireme
 def _lock_of_target(directory: Path, name: str, project: ProjectRequirements) -> Path | None:
     """Return the lock that is named after a target, if the project has several targets; else ``None``."""
     is_one_of_several = name and len(project.settings.get("targets", {})) > 1
-    return directory / f"pylock.{name}.toml" if is_one_of_several else None
+    return directory / default_format().target_name.format(name) if is_one_of_several else None
 
 
 def make_problem(project: ProjectRequirements, target: Target, resolution: ResolutionOptions) -> ResolutionProblem:

@@ -14,11 +14,42 @@ from advisor.domain.requirement import RootRequirement
 from advisor.index.client import IndexClient
 from advisor.index.configuration import without_credentials
 from advisor.locks.interface import PackageToLock, StackToLock
+from advisor.locks.registry import format_to_write
 from advisor.locks.setting_value import AppliedSetting
+from advisor.locks.settings_table import settings_texts
 from advisor.project.formats.pyproject import ProjectIdentity, read_identity
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem
-from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_packages, requirements_within
+from advisor.resolve.candidates.problem import PROJECT, Candidate, CandidateSource, ResolutionProblem
+from advisor.resolve.explanation.stack_requirements import replaced_packages, requirements_within
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import Optimum
+
+
+def lock_texts(
+    paths: Sequence[Path],
+    optimum: Optimum,
+    request: ResolutionRequest,
+    client: IndexClient,
+    settings: Sequence[AppliedSetting] | None = None,
+) -> dict[Path, str]:
+    """Return the text of a lock of a stack for each path, and of the settings files next to locks that need them.
+
+    Args:
+        paths: The locks.
+        optimum: The stack.
+        request: What was resolved.
+        client: The indexes.
+        settings: Run-time settings; ``None`` if they are not recommended at all.
+
+    Raises:
+        InputError: If a path has no known format, or its directory does not exist.
+    """
+    formats = {path: format_to_write(path) for path in paths}
+    if not formats:
+        return {}
+    stack = stack_to_lock(optimum.stack, request.problem, request.source, client, settings=settings or None)
+    texts = {path: lock_format.write(path, [stack]) for path, lock_format in formats.items()}
+    return texts if settings is None else texts | settings_texts(paths, settings)
 
 
 def stack_to_lock(

@@ -43,7 +43,7 @@ class Option:
         numbers: Types of numbers that the key of a text may have instead; numbers may always be written as numbers.
         per_target: Whether a table ``[tool.advisor.targets.NAME]`` may have the key, too.
         has_variable: Whether an environment variable sets it; by default if it has a key.
-        otherwise: Text of the value where nothing sets it.
+        otherwise: Text of the value where nothing sets it; the default of a field with a key is ``None``: not given.
         unset: Description of what applies then, if there is no such value.
         example: How its value is written in TOML.
         page: Page of the reference that says more, and the section of it.
@@ -121,29 +121,54 @@ class OptionField:
         """Return a value completed by the settings of a project and the value that holds otherwise.
 
         A list or a table is added to the one of the settings. A list whose default is ``None`` replaces it, and so does
-        every other value that is not the default.
+        every other value that is given.
         """
         present = settings.get(self.option.key)
         if self.kind == "table":
             value = {**(present or {}), **value}
         elif self.kind == "list" and self.default is not None:
             value = (*value, *(present or ()))
-        elif self.kind == "list":
-            value = tuple(present or ()) if value is None else value
-        elif value == self.default:
-            value = self._of_settings(present)
-        if self.option.check is not None and value is not None:
-            self.option.check(value)
+        elif value is None:
+            return self._otherwise if present is None else self.read(present)
+        self._check(value, value)
         return value
 
-    def _of_settings(self, present: Any) -> Any:
-        """Return the value for a setting, or without one the value that holds otherwise."""
-        option = self.option
-        if present is None and option.otherwise is None:
-            return self.default
-        if self.kind == "boolean":
-            return option.otherwise == "true" if present is None else present
-        return (option.parse or self.type)(str(option.otherwise if present is None else present))
+    @property
+    def _otherwise(self) -> Any:
+        """Value that holds where nothing sets the option."""
+        if self.kind == "list":
+            return ()
+        text = self.option.otherwise
+        if text is None:
+            return None
+        return text == "true" if self.kind == "boolean" else self.read(text)
+
+    def read(self, setting: Any) -> Any:
+        """Return the value for a setting of its key.
+
+        Raises:
+            InputError: If it is not a value of the option.
+        """
+        value = setting
+        if self.kind == "list":
+            value = tuple(setting)
+        elif self.kind == "text":
+            value = (self.option.parse or self.type)(str(setting))
+        self._check(value, setting)
+        return value
+
+    def _check(self, value: Any, written: Any) -> None:
+        """Refuse a value that the declaration does not admit.
+
+        Args:
+            value: The value.
+            written: What it was made of: the limit is one of the number that is written.
+        """
+        minimum, number = self.option.minimum, written if isinstance(written, int | float) else value
+        if minimum is not None and isinstance(number, int | float) and number < minimum:
+            raise InputError(f"it is {number}, and must be at least {minimum:g}")
+        if self.option.check is not None and value is not None:
+            self.option.check(value)
 
 
 @functools.cache
@@ -160,6 +185,19 @@ def option_fields(group: type) -> tuple[OptionField, ...]:
             default = field.default if field.default is not dataclasses.MISSING else _value_of_factory(field)
             fields.append(OptionField(field.name, _without_none(hint), default, declaration))
     return tuple(fields)
+
+
+def key_fields(group: type) -> tuple[OptionField, ...]:
+    """Return the options of a group that keys of ``[tool.advisor]`` set.
+
+    Raises:
+        TypeError: If a given value of one could not be distinguished from its default.
+    """
+    fields = tuple(field for field in option_fields(group) if field.option.key)
+    for field in fields:
+        if field.kind in ("text", "boolean") and field.default is not None:
+            raise TypeError(f"`{group.__name__}.{field.name}` has a key, so its default must be `None`")
+    return fields
 
 
 def _value_of_factory(field: dataclasses.Field[Any]) -> Any:
@@ -195,12 +233,8 @@ def with_settings(options: _Group, settings: Mapping[str, Any]) -> _Group:
     Raises:
         InputError: If a setting is not a value of its option.
     """
-    group: type = type(options)
-    values = {
-        field.name: field.with_settings(getattr(options, field.name), settings)
-        for field in option_fields(group)
-        if field.option.key
-    }
+    fields = key_fields(type(options))
+    values = {field.name: field.with_settings(getattr(options, field.name), settings) for field in fields}
     return dataclasses.replace(options, **values)  # type: ignore[type-var]
 
 

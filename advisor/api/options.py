@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from advisor.api.option import INDEX, OBJECTIVE, PROJECT, TARGET, Option, option_group, read_moment
 from advisor.domain.words import parse_size, quoted
 from knowledge.domain.errors import InputError, suggest
+from knowledge.domain.ratio import MIN_GAIN
 
 REDUCED_PRECISION = "reduced-precision"
 REPLACE_PACKAGES = "replace-packages"
@@ -28,6 +29,11 @@ PREVIEWS = (VARIANTS,)
 """Preview features: drafts of standards that the program follows only if the user asks for it."""
 
 
+MIN_AGE_DAYS = 14
+"""Least age of releases for the objective `stable`."""
+_MIN_GAIN = f"{MIN_GAIN:.0%}"
+
+
 def check_allowed(names: Iterable[str]) -> None:
     """Check that what is allowed in addition exists.
 
@@ -36,9 +42,7 @@ def check_allowed(names: Iterable[str]) -> None:
     """
     for name in names:
         if name not in ALLOWED:
-            raise InputError(
-                f"`{name}` cannot be allowed", hint=suggest(name, ALLOWED) or f"it can be {quoted(ALLOWED)}"
-            )
+            raise InputError(f"`{name}` cannot be allowed", hint=suggest(name, ALLOWED))
 
 
 def check_previews(names: Iterable[str]) -> None:
@@ -280,10 +284,11 @@ class ResolutionOptions:
             "--min-age",
             metavar="DAYS",
             key="min-age",
-            otherwise="14",
+            otherwise=str(MIN_AGE_DAYS),
+            example=str(MIN_AGE_DAYS),
             parse=read_days,
             page="cli.md#objectives",
-            help="Least age of releases for `stable` (default: 14).\nIn days.",
+            help=f"Least age of releases for `stable` (default: {MIN_AGE_DAYS}).\nIn days.",
         ),
     ] = None
     min_gain: Annotated[
@@ -293,12 +298,12 @@ class ResolutionOptions:
             metavar="PERCENT",
             key="min-gain",
             numbers=(int, float),
-            otherwise="3%",
+            otherwise=_MIN_GAIN,
             check=read_min_gain,
-            example='"3%"',
+            example=f'"{_MIN_GAIN}"',
             page="cli.md#objectives",
-            help="Least gain of an older release (default: 3%).\n"
-            "Its gain of speed over the newest one, such as `3%` or `0.03`.",
+            help=f"Least gain of an older release (default: {_MIN_GAIN}).\n"
+            f"Its gain of speed over the newest one, such as `{_MIN_GAIN}` or `{MIN_GAIN}`.",
         ),
     ] = None
     max_size: Annotated[

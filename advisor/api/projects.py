@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.api.gate_session import GateOptions, open_gate
+from advisor.api.gate.gate_session import GateOptions, open_gate
 from advisor.api.options import (
     IndexOptions,
     Project,
@@ -35,7 +35,7 @@ def advise(
         target: The machine and the interpreter; by default the project's settings, else this machine.
         indexes: The package indexes; by default as pip and uv are configured.
         resolution: What the best stack is, and which files may be part of it.
-        outputs: Lock file or files to write: ``pylock.toml``, ``*.txt``, ``Pipfile.lock`` or ``*.cdx.json``.
+        outputs: Lock file or files to write; the name of each determines its format.
 
     Returns:
         The stack with its proof, predictions and findings.

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from advisor.api.resources import open_readable_store
+from advisor.api.stores import open_readable_store
 from advisor.domain.words import quoted
 from knowledge.domain.errors import InputError
-from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks, frameworks
 from knowledge.domain.hardware import Accelerator
 from knowledge.domain.observation import Observation
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio, accelerator_ratios, are_connected
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.framework_evidence import Estimate
+from knowledge.estimate.interface import Estimate
 from knowledge.estimate.model_cache import ModelCache, shipped_ratio_variances
 from knowledge.estimate.workloads import TASKS, find_workload, kinds_of, one_indicator, workload_catalogue
 from knowledge.evidence.accelerator_pairs import load_pairs
@@ -48,21 +48,6 @@ class StackEstimate:
     sizes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeakBound:
-    """Bounds of the ratio of speed of two accelerators, from their memory bandwidths and peak rates.
-
-    A program that is limited by one resource, and uses both accelerators in the same degree, is between them.
-
-    Attributes:
-        low: Smallest ratio of a resource.
-        high: Largest ratio.
-    """
-
-    low: float
-    high: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class HardwareComparison:
     """A predicted ratio of two accelerators, or a bound of it.
@@ -74,7 +59,7 @@ class HardwareComparison:
         tasks: Published tasks that stand for the workload, each with its mode.
         ratios: A ratio for each regime with evidence, with its interval and the published pairs of these two; empty if
             no published pairs connect them.
-        bound: What peak rates say in this case.
+        bound: Otherwise the result of :func:`knowledge.hardware.peaks.ratio_bounds`.
     """
 
     accelerator: str
@@ -82,7 +67,7 @@ class HardwareComparison:
     workload: str
     tasks: tuple[tuple[str, str], ...]
     ratios: tuple[AcceleratorRatio, ...]
-    bound: PeakBound | None = None
+    bound: tuple[float, float] | None = None
 
 
 def select_observations(
@@ -171,7 +156,9 @@ def estimate(
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
     versions = _versions(stack)
-    framework = next((n for n in versions if n in FRAMEWORKS and n != "numpy"), None) or next(iter(versions))
+    # A framework, rather than the library of arrays that it uses.
+    others = (n for n in versions if n in FRAMEWORKS and FRAMEWORKS[n] not in able_frameworks("arrays"))
+    framework = next(others, None) or next(iter(versions))
     if indicator is None and workload is None:
         kinds = kinds_of(FRAMEWORKS.get(framework, ""))
         raise InputError(
@@ -194,11 +181,12 @@ def estimate(
         other = _versions(against) if against else {**versions, framework: model.measured.usual_reference}
         if framework not in other:
             raise InputError(f"`--against {against}` does not name a version of `{framework}`")
+        on_processor = framework in FRAMEWORKS and "cuda" not in frameworks()[FRAMEWORKS[framework]].devices
         return StackEstimate(
             estimate=model.estimate(versions, other, confidence=0.9),
             stack=versions,
             against=other,
-            device=profile.gpu.model if profile.gpu and framework != "numpy" else profile.cpu.microarchitecture,
+            device=profile.gpu.model if profile.gpu and not on_processor else profile.cpu.microarchitecture,
             sizes=sum(len(case.programs) for case in model.cases),
         )
 
@@ -244,20 +232,14 @@ def compare_hardware(
             hint=f"published are {quoted([name for name, w in workload_catalogue().items() if TASKS in w.parts])}",
         )
     names = {"accelerator": models[0].name, "reference": models[1].name}
-    ratios: tuple[AcceleratorRatio, ...] = ()
-    bound = None
-    if are_connected(pairs, **names):
-        ratios = accelerator_ratios(pairs, shipped_ratio_variances(), **names, tasks=tasks)
-    else:
-        limits = ratio_bounds(*models)
-        bound = PeakBound(low=limits[0], high=limits[1]) if limits else None
+    is_connected = are_connected(pairs, **names)
     return HardwareComparison(
         accelerator=models[0].model,
         reference=models[1].model,
         workload=workload,
         tasks=tuple(tasks),
-        ratios=ratios,
-        bound=bound,
+        ratios=accelerator_ratios(pairs, shipped_ratio_variances(), **names, tasks=tasks) if is_connected else (),
+        bound=None if is_connected else ratio_bounds(*models),
     )
 
 

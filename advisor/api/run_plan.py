@@ -13,12 +13,8 @@ from advisor.locks.setting_value import AppliedSetting
 from knowledge.catalogue.fit import Misfit, misfit_of
 from knowledge.catalogue.settings import JOINED_VARIABLES, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.hardware.detect import detect
+from knowledge.hardware.detect import detect as detect_hardware
 from knowledge.hardware.this_machine import allowed_processors, installed_libraries, node_processors
-
-
-def _detect() -> HardwareProfile:
-    return detect()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +33,7 @@ class RunMachine:
     processors: frozenset[int] | None = field(default_factory=allowed_processors)
     node: Callable[[int], frozenset[int] | None] = node_processors
     libraries: Callable[[Sequence[str]], Mapping[str, Path]] = installed_libraries
-
-    detect: Callable[[], HardwareProfile] = _detect
+    detect: Callable[[], HardwareProfile] = detect_hardware
 
     @cached_property
     def hardware(self) -> HardwareProfile:
@@ -47,8 +42,8 @@ class RunMachine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedSetting:
-    """A setting that is not applied.
+class Obstacle:
+    """Why a setting is not applied.
 
     Attributes:
         setting: The setting.
@@ -79,7 +74,7 @@ class RunPlan:
     applied: tuple[AppliedSetting, ...]
     code: tuple[AppliedSetting, ...]
     defaults: tuple[AppliedSetting, ...]
-    skipped: tuple[SkippedSetting, ...]
+    skipped: tuple[Obstacle, ...]
 
 
 def plan_run(
@@ -103,7 +98,7 @@ def plan_run(
         bound = (
             obstacle(setting, machine) or conflict(setting, present, machine) or _bound(setting, processors, machine)
         )
-        if isinstance(bound, SkippedSetting):
+        if isinstance(bound, Obstacle):
             skipped.append(bound)
             continue
         processors = bound
@@ -131,16 +126,16 @@ def in_order(settings: Iterable[AppliedSetting]) -> list[AppliedSetting]:
 
 def _without_variables(
     settings: Iterable[AppliedSetting], machine: RunMachine
-) -> tuple[list[AppliedSetting], list[SkippedSetting]]:
+) -> tuple[list[AppliedSetting], list[Obstacle]]:
     """Return the settings that no variable applies: those that need code or nothing, and those that are skipped."""
     others, skipped = [], []
     for setting in settings:
         if setting.is_from_outside:
             continue
         if misfit := _misfit(replace(setting.choice, systems=(), library=()), setting, machine):
-            skipped.append(SkippedSetting(setting=setting, reason=misfit.reason))
+            skipped.append(Obstacle(setting=setting, reason=misfit.reason))
         elif setting.hint and not setting.code:
-            skipped.append(SkippedSetting(setting=setting, reason="the program cannot apply it", hint=setting.hint))
+            skipped.append(Obstacle(setting=setting, reason="the program cannot apply it", hint=setting.hint))
         else:
             others.append(setting)
     return others, skipped
@@ -193,7 +188,7 @@ def _flag(part: str) -> str:
     return part.partition("=")[0] if part.startswith("--") else part
 
 
-def obstacle(setting: AppliedSetting, machine: RunMachine) -> SkippedSetting | None:
+def obstacle(setting: AppliedSetting, machine: RunMachine) -> Obstacle | None:
     """Return why a setting cannot be applied on a machine, whatever its environment has; ``None`` if it can."""
     choice = setting.choice
     misfit = _misfit(choice, setting, machine)
@@ -204,9 +199,9 @@ def obstacle(setting: AppliedSetting, machine: RunMachine) -> SkippedSetting | N
             "library": f"{quoted(library)} {'is' if len(library) == 1 else 'are'} not installed",
         }
         hint = "install the package of your distribution that contains it" if misfit.subject == "library" else ""
-        return SkippedSetting(setting=setting, reason=reasons.get(misfit.subject, misfit.reason), hint=hint)
+        return Obstacle(setting=setting, reason=reasons.get(misfit.subject, misfit.reason), hint=hint)
     bound = _bound(setting, machine.processors or frozenset(), machine)
-    return bound if isinstance(bound, SkippedSetting) else None
+    return bound if isinstance(bound, Obstacle) else None
 
 
 def _misfit(choice: SettingChoice, setting: AppliedSetting, machine: RunMachine) -> Misfit | None:
@@ -221,11 +216,11 @@ def _misfit(choice: SettingChoice, setting: AppliedSetting, machine: RunMachine)
     )
 
 
-def conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
+def conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> Obstacle | None:
     """Return which variable of the caller contradicts a setting, or ``None``."""
     for name, text in variables_of(setting, machine.libraries).items():
         if value := _present_value(name, text, present, _libraries_of(setting)):
-            return SkippedSetting(
+            return Obstacle(
                 setting=setting,
                 reason=f"the environment has `{name}={value}` already",
                 hint=f"run `unset {name}` first to apply it",
@@ -260,7 +255,7 @@ def _present_value(name: str, text: str, present: Mapping[str, str], libraries: 
     return next((part for part in own if flags.get(_flag(part), part) != part), "")
 
 
-def _bound(setting: AppliedSetting, processors: frozenset[int], machine: RunMachine) -> frozenset[int] | SkippedSetting:
+def _bound(setting: AppliedSetting, processors: frozenset[int], machine: RunMachine) -> frozenset[int] | Obstacle:
     """Return the processors that a setting leaves to a program, or why it cannot be applied."""
     if not setting.processors and not setting.setting.within_processors:
         return processors
@@ -269,14 +264,14 @@ def _bound(setting: AppliedSetting, processors: frozenset[int], machine: RunMach
     is_limited = setting.processors == "count" or machine.processors is not None
     if setting.setting.within_processors and is_limited and len(processors) < number:
         available = count(len(processors), "processor")
-        return SkippedSetting(setting=setting, reason=f"the program may use {available}, not {number}")
+        return Obstacle(setting=setting, reason=f"the program may use {available}, not {number}")
     if not setting.processors:
         return processors
     if setting.processors == "count":
         return frozenset(sorted(processors)[:number])
     node = machine.node(number)
     if node is None:
-        return SkippedSetting(setting=setting, reason=f"this machine has no NUMA node {number}")
+        return Obstacle(setting=setting, reason=f"this machine has no NUMA node {number}")
     if not node & processors:
-        return SkippedSetting(setting=setting, reason=f"the program may use no processor of the NUMA node {number}")
+        return Obstacle(setting=setting, reason=f"the program may use no processor of the NUMA node {number}")
     return node & processors

@@ -5,51 +5,34 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from advisor.domain.words import quoted
+from advisor.domain.words import in_words, quoted
+from advisor.locks.registry import files_with_settings
 from advisor.locks.setting_value import AppliedSetting, framework_of, frameworks_text
-from advisor.locks.settings_table import SETTINGS_FILE, LockedSettings, locked_settings, read_settings
+from advisor.locks.settings_table import AppliedSettings as AppliedSettings
+from advisor.locks.settings_table import locked_settings, read_settings
 from advisor.project.settings.interface import ProjectSetting
 from advisor.project.settings.project_settings import settings_in_file
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import ANY, DEFAULT, JOINED_VARIABLES, setting_error, shipped_settings
 from knowledge.domain.errors import InputError
 
-_DEFAULT_LOCKS = ("pylock.toml", SETTINGS_FILE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """Run-time settings to run a program with.
-
-    Attributes:
-        settings: The settings, sorted by framework and name.
-        source: The lock or the settings file; ``None`` if the user named all settings.
-        changed: Settings, as ``name=value``, whose record in the file differs from today's catalogue.
-    """
-
-    settings: tuple[AppliedSetting, ...]
-    source: Path | None = None
-    changed: tuple[str, ...] = ()
-
 
 def read_run_settings(
     *,
-    directory: Path = Path(),
     lock: Path | None = None,
     values: Sequence[tuple[str, int | str]] = (),
     frameworks: Sequence[str] = (),
-) -> RunSettings:
+) -> AppliedSettings:
     """Return the settings of a lock, with the settings that the user names in their place.
 
     Args:
-        directory: Where the lock is, if neither a lock nor values are given.
-        lock: A lock, or a settings file.
+        lock: A lock, or a settings file; by default one in this directory, unless values are given.
         values: Names and values of settings; the value :data:`DEFAULT` leaves out a setting of the lock.
         frameworks: Frameworks that the values are for; by default those of the lock, else those that have the setting
             if its name leaves no doubt.
@@ -57,7 +40,7 @@ def read_run_settings(
     Raises:
         InputError: If there are no settings, a setting is not valid, or settings contradict each other.
     """
-    path, content = _read(directory, lock, is_required=not values)
+    content = _read(lock, is_required=not values)
     names = tuple(dict.fromkeys(framework_of(name) for name in frameworks))
     selection = content.values
     last_values = dict(values)
@@ -72,41 +55,37 @@ def read_run_settings(
             selection.setdefault(framework, {})[name] = value
     if names:
         selection = {framework: named for framework, named in selection.items() if framework in (*names, ANY)}
-    result = RunSettings(settings=locked_settings(selection), source=path, changed=content.changed)
+    result = replace(content, settings=locked_settings(selection))
     try:
         _check(result.settings, content.versions)
     except InputError as error:
-        where = f"`{path}`: " if path is not None and not values else ""
+        where = f"`{content.source}`: " if content.source is not None and not values else ""
         raise InputError(f"{where}{error.message}", hint=error.hint) from None
     return result
 
 
-def _read(directory: Path, lock: Path | None, *, is_required: bool) -> tuple[Path | None, LockedSettings]:
+def _read(lock: Path | None, *, is_required: bool) -> AppliedSettings:
     if lock is None and not is_required:
-        return None, LockedSettings()
-    paths = [lock] if lock else [path for name in _DEFAULT_LOCKS if (path := directory / name).is_file()]
+        return AppliedSettings()
+    paths = [lock] if lock else [path for name in files_with_settings() if (path := Path(name)).is_file()]
     for path in paths:
         if (content := read_settings(path)) is not None:
-            return path, content
+            return replace(content, source=path)
     if not paths:
         raise InputError(
-            f"there is no `{_DEFAULT_LOCKS[0]}` or `{_DEFAULT_LOCKS[1]}` in this directory",
+            f"there is no {in_words([f'`{name}`' for name in files_with_settings()], 'or')} in this directory",
             hint="name a lock with `--lock FILE`, or settings with `--settings NAME=VALUE,...`",
         )
     if not is_required:
-        return paths[0], LockedSettings()
+        return AppliedSettings(source=paths[0])
     raise InputError(
         f"`{paths[0]}` has no run-time settings",
         hint="write them with `advisor advise`, or name some with `--settings NAME=VALUE,...`",
     )
 
 
-def _frameworks_of(name: str, value: int | str, selection: Sequence[str], content: LockedSettings) -> Sequence[str]:
-    """Return the frameworks that a value is for.
-
-    Raises:
-        InputError: If there is no such setting or value, or its name does not say which framework it is for.
-    """
+def _frameworks_of(name: str, value: int | str, selection: Sequence[str], content: AppliedSettings) -> Sequence[str]:
+    """Return the frameworks that a value is for."""
     if (problem := setting_error(name, value)) is not None:
         raise InputError(f"`--settings {name}={value}`: {problem}", hint="`advisor pi settings` lists all settings")
     setting = shipped_settings()[name]
@@ -131,11 +110,7 @@ def _frameworks_of(name: str, value: int | str, selection: Sequence[str], conten
 
 
 def _check(settings: Sequence[AppliedSetting], versions: Mapping[str, tuple[str, ...]]) -> None:
-    """Check that the locked versions know the settings, and that these do not contradict each other.
-
-    Raises:
-        InputError: If they do.
-    """
+    """Check that the locked versions know the settings, and that these do not contradict each other."""
     for setting in settings:
         locked = [version for text in versions.get(setting.framework, ()) if (version := _version(text))]
         if locked and not any(setting.choice.admits(version) for version in locked):

@@ -11,8 +11,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from advisor.api.context import TargetContext
+from advisor.api.options import REDUCED_PRECISION
 from advisor.domain.progress import activity
-from advisor.domain.target import NEWEST_PYTHON
+from advisor.domain.target import NEWEST_PYTHON, Target
 from advisor.domain.time_limit import TimeLimit
 from advisor.index.client import IndexClient
 from advisor.project.interface import supported_pythons
@@ -31,7 +32,12 @@ from advisor.resolve.recommendation.problem_variants import (
     compare_variants,
 )
 from advisor.resolve.recommendation.recommend import make_request
+from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.criteria import HOURS_A_YEAR, OBJECTIVES, StackScore, untried_sdists
+from advisor.resolve.score.setting_choice import TargetSettings
+from knowledge.catalogue.builds import shipped_builds
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import shipped_rules
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.estimate.interface import Estimator
 
@@ -81,18 +87,30 @@ def prepare_request(
     now = datetime.fromisoformat(until) if until else datetime.now(UTC)
     score = StackScore(
         objective=objective,
-        builds=context.builds,
+        builds=target_builds(context.target),
         estimator=estimator,
         source=candidates,
         direct=problem.direct_names,
         policy=problem.policy,
         young_after=(now - timedelta(days=options.min_age_days or 0)).isoformat(),
-        settings=context.target_settings,
+        settings=target_settings(context),
         min_gain=options.min_gain_fraction,
         max_size=options.max_size_bytes,
     )
     effort = Effort(workers=options.workers, limit=limit or TimeLimit(options.time_limit))
-    return make_request(problem, score, candidates, effort)
+    return make_request(problem, score, effort)
+
+
+def target_builds(target: Target) -> TargetBuilds:
+    """Return the builds on a target, with the rules that apply to it."""
+    return TargetBuilds(shipped_builds(), RuleBook(shipped_rules(), target.hardware), target.build_machine)
+
+
+def target_settings(context: TargetContext) -> TargetSettings | None:
+    """Return the run-time settings that may be chosen for a target; ``None`` if none may."""
+    options, hardware = context.options, context.target.hardware
+    allows_reduced = REDUCED_PRECISION in options.allow
+    return TargetSettings(hardware=hardware, allows_reduced=allows_reduced) if options.recommend_settings else None
 
 
 def with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:

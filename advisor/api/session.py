@@ -2,49 +2,50 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
-from advisor.api.lock_files import lock_texts, write_locks
+from advisor.api.advice_inputs import AdviceInputs, open_inputs
+from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
+from advisor.api.context import TargetContext
+from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
-from advisor.api.project import load_project, project_builder, select_targets
-from advisor.api.resources import open_indexes
+from advisor.api.search import compare_interpreters, find_other_python, select
 from advisor.domain.progress import activity, announcing
 from advisor.domain.target import Target
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import count, quoted
-from advisor.index.client import IndexClient
-from advisor.locks.lock import Lock
+from advisor.locks.settings_table import locked_settings
+from advisor.project.settings.interface import ProjectSetting
+from advisor.project.settings.project_settings import read_project_settings
 from advisor.project.workload.proposal import Proposal
 from advisor.resolve.candidates.problem import BuildsNeededError, NoStackError, SizeLimitError
-from advisor.resolve.score.predictor import Predictor
+from advisor.resolve.explanation.advice import Advice
+from advisor.resolve.explanation.alternatives import Explanation, explain_package
+from advisor.resolve.explanation.prices import Price, constraint_prices, python_prices
+from advisor.resolve.explanation.recommended_settings import (
+    CombinedGain,
+    RecommendedSetting,
+    combined_gain,
+    compared_effects,
+    recommended_settings,
+    values_to_set,
+)
+from advisor.resolve.explanation.sizes import AdviceSizes, prefetch_sizes, read_sizes
+from advisor.resolve.optimum.request import ResolutionRequest, Solved
+from advisor.resolve.recommendation.problem_variants import Selection, VariantComparison
+from advisor.resolve.recommendation.recommend import recommend
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.shared_files import write_all
 from knowledge.estimate.interface import StartupTime
 from knowledge.estimate.setting_effect import SettingEffect
-
-if TYPE_CHECKING:
-    import networkx
-
-    from advisor.project.settings.interface import ProjectSetting
-    from advisor.resolve.explanation.advice import Advice
-    from advisor.resolve.explanation.alternatives import Explanation
-    from advisor.resolve.explanation.prices import Price
-    from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting
-    from advisor.resolve.explanation.sizes import AdviceSizes
-    from advisor.resolve.optimum.request import ResolutionRequest, Solved
-    from advisor.resolve.recommendation.problem_variants import Selection, VariantComparison
-
-logger = logging.getLogger(__name__)
 
 OTHER_PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 """Interpreter versions that are priced by default."""
@@ -88,14 +89,12 @@ class AdviceResult:
     @property
     def setting_values(self) -> dict[str, dict[str, int | str]]:
         """Values of the recommended run-time settings, by package and name of the setting."""
-        from advisor.resolve.explanation.recommended_settings import values_to_set
-
         return values_to_set(self.settings)
 
     @property
     def direct(self) -> frozenset[str]:
         """Packages that the project requires by name."""
-        return frozenset(self.request.direct)
+        return frozenset(self.request.problem.direct_names)
 
     @property
     def has_upload_times(self) -> bool:
@@ -104,24 +103,19 @@ class AdviceResult:
         return self.request.score.has_upload_times(candidates)
 
 
-@dataclass(kw_only=True)
+@dataclass
 class AdviceSession:
-    """A project with its indexes and its predictions, for one target.
+    """The advice for a project and one target.
 
     Attributes:
-        context: The project, prepared for the target.
-        client: The package indexes.
-        estimator: Predictions for the target.
-        current: The project's present lock; ``None`` if it has none.
+        inputs: The project with its indexes and predictions; with another interpreter, once that is selected.
         keeps_result: Whether Ctrl-C ends the search with the best stack so far; else it ends the program.
         announces: Whether a conflict is printed before the hint about it is known.
         reads_sizes: Whether sizes of the baseline are read during the search, because a report will need them.
     """
 
-    context: TargetContext
-    client: IndexClient
-    estimator: Predictor
-    current: Lock | None
+    inputs: AdviceInputs
+    _: KW_ONLY
     keeps_result: bool = False
     announces: bool = False
     reads_sizes: bool = False
@@ -130,6 +124,11 @@ class AdviceSession:
     _sizes: AdviceSizes | None = field(default=None, init=False)
     _interpreters: VariantComparison | None = field(default=None, init=False)
 
+    @property
+    def context(self) -> TargetContext:
+        """The project, prepared for the target."""
+        return self.inputs.context
+
     def select(self) -> Selection:
         """Read the index, and return the request for the target's interpreter, with the best extras and replacements.
 
@@ -137,31 +136,28 @@ class AdviceSession:
             NoStackError: If no stack satisfies the requirements.
             UnavailableError: If an index cannot be read.
         """
-        from advisor.api.search import select
-
         if self._selection is None:
             # The index answers while measurements are loaded.
             roots = [root for root in self.context.problem.roots if root.direct is None and not root.constraint]
-            self.client.prefetch(projects=[root.name for root in roots])
-            self.estimator.prepare(root.name for root in roots)
+            self.inputs.client.prefetch(projects=[root.name for root in roots])
+            self.inputs.estimator.prepare(root.name for root in roots)
             with activity("reading the project's packages"), self._other_python_named():
                 limit = TimeLimit(self.context.options.time_limit, keeps_result=self.keeps_result)
                 selection = self._take_best_python(limit) if self.context.compared_pythons else None
                 if selection is None or not limit.is_over:
                     # With the baseline of this interpreter.
-                    selection = select(self.context, self.client, self.estimator, limit=limit)
+                    selection = select(self.context, self.inputs.client, self.inputs.estimator, limit=limit)
                 not_compared = "; ".join(filter(None, (self._not_compared, selection.not_compared)))
                 self._selection = replace(selection, not_compared=not_compared)
         return self._selection
 
     def _take_best_python(self, limit: TimeLimit) -> Selection:
         """Choose the interpreter with the best-scored stack, and return the request with this stack."""
-        from advisor.api.search import compare_interpreters
-
-        self._interpreters = compare_interpreters(self.context, self.client, self.estimator, limit)
+        self._interpreters = compare_interpreters(self.context, self.inputs.client, self.inputs.estimator, limit)
         best = (self._interpreters.solved or self._interpreters.stopped)[0]
         python = best.request.problem.target.python
-        self.context = replace(self.context.with_python(str(python)), compared_pythons=())
+        context = replace(self.context.with_python(str(python)), compared_pythons=())
+        self.inputs = replace(self.inputs, context=context)
         request = replace(best.request, effort=replace(best.request.effort, limit=limit))
         return replace(best.selection, request=request, optimum=best.optimum)
 
@@ -183,7 +179,7 @@ class AdviceSession:
     @property
     def current_versions(self) -> dict[str, Version] | None:
         """Version of each package that the project has now; ``None`` if it has no lock."""
-        return None if self.current is None else dict(self.current.versions)
+        return None if self.inputs.current is None else dict(self.inputs.current.versions)
 
     def recommend(self) -> Advice:
         """Return the best stack.
@@ -193,22 +189,16 @@ class AdviceSession:
             SearchLimitError: If the search was not completed.
             UnavailableError: If an index cannot be read.
         """
-        from advisor.resolve.recommendation.recommend import recommend
-
         if self._advice is None:
             selection = self.select()
             if self.reads_sizes:
-                from advisor.resolve.explanation.sizes import prefetch_sizes
-
-                prefetch_sizes(self.client, selection.request.baseline)
+                prefetch_sizes(self.inputs.client, selection.request.baseline)
             with activity("searching for the best stack"), self._other_python_named():
                 self._advice = recommend(selection, current=self.current_versions)
         return self._advice
 
     def solved(self) -> Solved:
         """Return the request with its best stack; see :meth:`recommend`."""
-        from advisor.resolve.optimum.request import Solved
-
         optimum = self.recommend().optimum
         return Solved(request=self.select().request, optimum=optimum)
 
@@ -228,9 +218,7 @@ class AdviceSession:
             # Another interpreter needs the same builds, and was not compared with the limit.
             raise
         except NoStackError as error:
-            from advisor.api.search import find_other_python
-
-            if other := find_other_python(self.context, self.client, self.estimator):
+            if other := find_other_python(self.context, self.inputs.client, self.inputs.estimator):
                 hint = f"there is a stack for Python {other}: `--python {other}`"
                 error.hint = f"{error.hint}; {hint}" if error.hint else hint
             raise
@@ -241,21 +229,19 @@ class AdviceSession:
         Args:
             outputs: Locks that were written.
         """
-        from advisor.resolve.explanation.recommended_settings import combined_gain, compared_effects
-
         advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
         request, versions = self.select().request, advice.optimum.stack.versions
         allowed = request.score.settings
-        effects = compared_effects(versions, self.estimator, allowed, settings) if allowed else ()
+        effects = compared_effects(versions, self.inputs.estimator, allowed, settings) if allowed else ()
         findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
             advice=replace(advice, findings=tuple(findings)),
             target=self.context.target,
             request=request,
             sizes=sizes,
-            startup=self.estimator.startup(versions),
+            startup=self.inputs.estimator.startup(versions),
             settings=settings,
-            settings_gain=combined_gain(settings, versions, self.estimator),
+            settings_gain=combined_gain(settings, versions, self.inputs.estimator),
             setting_effects=effects,
             present_settings={
                 (e.package, e.setting): own.text
@@ -273,10 +259,8 @@ class AdviceSession:
 
         A setting is not recommended if the program's code makes it, and not offered if any file of the project does.
         """
-        from advisor.resolve.explanation.recommended_settings import recommended_settings
-
         stack, allowed = self.recommend().optimum.stack.versions, self.select().request.score.settings
-        settings = recommended_settings(stack, self.estimator, allowed) if allowed else ()
+        settings = recommended_settings(stack, self.inputs.estimator, allowed) if allowed else ()
         return tuple(s for s in settings if not self._is_needless(s))
 
     def _is_needless(self, setting: RecommendedSetting) -> bool:
@@ -293,25 +277,21 @@ class AdviceSession:
 
     @cached_property
     def _project_settings(self) -> tuple[ProjectSetting, ...]:
-        from advisor.project.settings.project_settings import read_project_settings
-
         directory, table = self.context.files.directory, self.context.project.settings.get("settings", {})
         device = self.context.target.hardware.device
         return read_project_settings(directory, table).on(device)
 
     def sizes(self) -> AdviceSizes:
         """Return how much of the best stack, the baseline and the current lock is downloaded and installed."""
-        from advisor.resolve.explanation.sizes import read_sizes
-
         advice = self.recommend()
         if self._sizes is None:
             with activity("reading sizes"):
                 self._sizes = read_sizes(
-                    self.client,
+                    self.inputs.client,
                     self.select().request.source,
                     advice.optimum.stack,
                     baseline=advice.baseline,
-                    current=None if self.current is None else self.current.packages,
+                    current=None if self.inputs.current is None else self.inputs.current.packages,
                     wait_for=not advice.optimum.interrupted,
                 )
         return self._sizes
@@ -322,8 +302,6 @@ class AdviceSession:
         Raises:
             InputError: If the stack does not contain the package.
         """
-        from advisor.resolve.explanation.alternatives import explain_package
-
         advice = self.recommend()
         with activity("explaining %s", package):
             return explain_package(self.select().request, advice, canonicalize_name(package))
@@ -334,11 +312,10 @@ class AdviceSession:
         Args:
             other_pythons: Versions of interpreters to price.
         """
-        from advisor.api.search import select
-        from advisor.resolve.explanation.prices import constraint_prices, python_prices
 
         def solve_for(python: str, limit: TimeLimit) -> Solved:
-            return select(self.context.with_python(python), self.client, self.estimator, limit=limit).solve()
+            context, inputs = self.context.with_python(python), self.inputs
+            return select(context, inputs.client, inputs.estimator, limit=limit).solve()
 
         solved = self.solved()
         with activity("pricing constraints"):
@@ -352,32 +329,34 @@ class AdviceSession:
                 )
         return prices
 
-    def tree(self) -> networkx.DiGraph[NormalizedName]:
-        """Return the best stack as a graph of requirements."""
-        from advisor.resolve.explanation.graph import dependency_graph
-
-        solved = self.solved()
-        return dependency_graph(solved.request.problem, solved.request.source, solved.stack)
-
     def lock_texts(self, paths: Sequence[Path]) -> dict[Path, str]:
         """Return the text of a lock of the best stack for each path.
 
         Args:
-            paths: ``pylock.toml``, ``pylock.NAME.toml``, ``*.txt``, ``Pipfile.lock`` or ``*.cdx.json``.
+            paths: The locks; the name of each determines its format.
 
         Raises:
             InputError: If a path has no known format, or its directory does not exist.
         """
-        from advisor.locks.settings_table import locked_settings
-        from advisor.resolve.explanation.recommended_settings import values_to_set
-
         solved, settings = self.solved(), locked_settings(values_to_set(self.settings()))
         with activity("reading hashes and sizes"):
-            return lock_texts(paths, solved.optimum, solved.request, self.client, settings=settings)
+            return lock_texts(paths, solved.optimum, solved.request, self.inputs.client, settings=settings)
 
     def write_locks(self, paths: Sequence[Path]) -> None:
-        """Write the best stack to lock files; see :func:`advisor.api.lock_files.write_locks`."""
-        write_locks(self.lock_texts(paths))
+        """Write the best stack to lock files, which are all rendered before the first is written.
+
+        Raises:
+            InputError: If a path has no known format, or a file cannot be written.
+        """
+        write_all(self.lock_texts(paths))
+
+    def remember(self, memory: AnswerMemory, answer: RememberedAnswer) -> None:
+        """Store an answer, unless it was cut short; one that lacks sizes or an index is valid only without network."""
+        optimum = self.recommend().optimum
+        # A part of the indexes or of the sizes may be available in the next run.
+        is_final = self.sizes().final and not self.inputs.client.failed_builds
+        if not (optimum.stopped or optimum.not_compared):
+            memory.store(answer, self.loaded_packages, is_final=is_final)
 
 
 @contextmanager
@@ -388,46 +367,10 @@ def open_session(options: ProjectOptions) -> Iterator[AdviceSession]:
         InputError: If a file or an option is wrong, or there are several targets.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    with open_sessions(options) as sessions:
-        if len(sessions) > 1:
+    with open_inputs(options) as inputs:
+        if len(inputs) > 1:
             raise InputError(
-                f"this is for one target at a time, and the project has {quoted([s.context.name for s in sessions])}",
+                f"this is for one target at a time, and the project has {quoted([i.context.name for i in inputs])}",
                 hint="name one `--target`",
             )
-        yield sessions[0]
-
-
-@contextmanager
-def open_sessions(options: ProjectOptions) -> Iterator[tuple[AdviceSession, ...]]:
-    """Read a project and open its indexes and predictions for each of its targets, or for the named ones.
-
-    Raises:
-        InputError: If a file or an option is wrong.
-        KnowledgeBaseError: If the knowledge base cannot be opened.
-    """
-    project = load_project(options.files, build=project_builder(options))
-    contexts = [prepare_target(options, project, table) for table in select_targets(options.target, project)]
-    with ExitStack() as stack:
-        # Targets whose packages come from the same indexes share a client.
-        clients: dict[str, IndexClient] = {}
-        sessions: list[AdviceSession] = []
-        for context in contexts:
-            hardware = context.target.build_machine
-            key = repr((sorted(context.project.bindings.items()), hardware.identity))
-            if key not in clients:
-                clients[key] = stack.enter_context(
-                    open_indexes(options.indexes, options.files.directory, context.project, [hardware])
-                )
-            if context.other_pythons:
-                from advisor.api.search import with_supported_python
-
-                context = with_supported_python(context, clients[key])
-            sessions.append(
-                AdviceSession(
-                    context=context,
-                    client=clients[key],
-                    estimator=stack.enter_context(open_predictor(context, clients[key])),
-                    current=read_current_lock(context),
-                )
-            )
-        yield tuple(sessions)
+        yield AdviceSession(inputs[0])

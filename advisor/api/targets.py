@@ -7,19 +7,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from advisor.api.lock_files import write_locks
 from advisor.api.locked_stack import stack_to_lock
 from advisor.api.session import AdviceResult, AdviceSession
 from advisor.domain.progress import activity
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
-from advisor.locks.registry import format_to_write
+from advisor.locks.registry import default_format, format_to_write
 from advisor.locks.settings_table import locked_settings
 from advisor.resolve.explanation.prices import Price, agreement_price
 from advisor.resolve.explanation.recommended_settings import values_to_set
-from advisor.resolve.recommendation.agreement import Agreement
-from advisor.resolve.recommendation.shared_versions import share_versions
+from advisor.resolve.recommendation.agreement import Agreement, agree, share_versions
 from knowledge.domain.errors import AdvisorError, InputError
+from knowledge.domain.shared_files import write_all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +36,14 @@ class TargetResults:
     prices: Mapping[str, Price] = field(default_factory=dict)
 
 
-def advise_targets(sessions: Sequence[AdviceSession], *, agree: bool = False, dry_run: bool = False) -> TargetResults:
+def advise_targets(sessions: Sequence[AdviceSession], *, agrees: bool = False, dry_run: bool = False) -> TargetResults:
     """Recommend a stack for each target, and write the locks when all of them are known.
 
-    Targets with the same lock share versions where possible; see :mod:`advisor.resolve.recommendation.shared_versions`.
+    Targets with the same lock share versions where possible; see :mod:`advisor.resolve.recommendation.agreement`.
 
     Args:
         sessions: The targets.
-        agree: Whether all targets have the same versions where possible; see
+        agrees: Whether all targets have the same versions where possible; see
             :mod:`advisor.resolve.recommendation.agreement`.
         dry_run: Whether to write no lock.
 
@@ -52,21 +51,21 @@ def advise_targets(sessions: Sequence[AdviceSession], *, agree: bool = False, dr
         InputError: If targets cannot share a lock, a lock cannot be written, or one target is to agree with others.
         AdvisorError: If there is no stack for a target; the message names the target.
     """
-    if agree and len(sessions) < 2:
+    if agrees and len(sessions) < 2:
         raise InputError("`--targets all` needs several targets", hint="define them with `[tool.advisor.targets.NAME]`")
     owners = _owners(sessions)
     for session in sessions:
-        session.reads_sizes = not agree
+        session.reads_sizes = not agrees
         with _named(session):
             session.recommend()
-    agreement, prices = _agree(sessions) if agree else (None, {})
+    agreement, prices = _agree(sessions) if agrees else (None, {})
     texts: dict[Path, str] = {}
     for path, sharing in owners.items():
         if len(sharing) > 1:
             _share_versions(sharing)
         if not dry_run:
             texts |= {path: _shared_lock(path, sharing)} if len(sharing) > 1 else sharing[0].lock_texts([path])
-    write_locks(texts)
+    write_all(texts)
     advice = {
         session.context.name: session.result(outputs=[] if dry_run else [session.context.default_lock])
         for session in sessions
@@ -76,8 +75,6 @@ def advise_targets(sessions: Sequence[AdviceSession], *, agree: bool = False, dr
 
 def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Price]]:
     """Recommend stacks with common versions for all targets; return these, and what each target loses by them."""
-    from advisor.resolve.recommendation.agreement import agree
-
     own = {session.context.name: session.solved() for session in sessions}
     with activity("looking for versions that all targets can have"):
         agreement = agree(own, limit=TimeLimit(sessions[0].context.options.time_limit))
@@ -102,11 +99,7 @@ def _named(session: AdviceSession) -> Iterator[None]:
 
 
 def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]]:
-    """Return the targets of each lock.
-
-    Raises:
-        InputError: If a lock has no known format, or cannot hold several targets.
-    """
+    """Return the targets of each lock."""
     owners: dict[Path, list[AdviceSession]] = {}
     for session in sessions:
         owners.setdefault(session.context.default_lock, []).append(session)
@@ -121,7 +114,7 @@ def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]
             raise
         if markers is None:
             raise InputError(
-                f"the targets {_names(sharing)} have the same lock `{path}`, which is no `pylock.toml`",
+                f"the targets {_names(sharing)} have the same lock `{path}`, which is no `{default_format().name}`",
                 hint="give each a `lock` of its own, or name one `--target`",
             )
     return owners
@@ -144,7 +137,8 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
     stacks = []
     for session in sessions:
         settings = locked_settings(values_to_set(session.settings())) or None
-        stack, request = session.recommend().optimum.stack, session.select().request
+        solved, client = session.solved(), session.inputs.client
+        request = solved.request
         with activity("reading hashes and sizes"):
-            stacks.append(stack_to_lock(stack, request.problem, request.source, session.client, settings=settings))
+            stacks.append(stack_to_lock(solved.stack, request.problem, request.source, client, settings=settings))
     return format_to_write(path).write(path, stacks)

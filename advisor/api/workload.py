@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from advisor.domain.target import Target
 from advisor.project.code.files import source_files
-from advisor.project.workload.file import (
-    WORKLOAD_FILE,
-    check_name,
-    read_workloads,
-    select_workload,
-    write_workload,
-)
+from advisor.project.workload.file import check_name, read_workloads, write_workload
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.workload import ProfiledWorkload
+from knowledge.hardware.profiles import find_profile
+from pi_runners.profile.read import read_trace
+from pi_runners.profile.run import ProfileRequest, profile_program
+from pi_runners.profile.summary import workload_of
 
-if TYPE_CHECKING:
-    from pi_runners.profile.run import ProfileRequest
-
-logger = logging.getLogger(__name__)
-
-__all__ = [
-    "WorkloadResult",
-    "find_profile",
-    "import_trace",
-    "profile_workload",
-    "read_workloads",
-    "select_workload",
-    "warn_of_another_machine",
-]
+__all__ = ["ProfileRequest", "WorkloadResult", "import_trace", "profile_workload"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +48,6 @@ def profile_workload(request: ProfileRequest, *, name: str | None = None) -> Wor
     Raises:
         InputError: If the program cannot be profiled, or the file is not valid.
     """
-    from knowledge.hardware.profiles import find_profile
-    from pi_runners.profile.run import profile_program
-    from pi_runners.profile.summary import workload_of
-
     # An invalid file or name is reported before the program runs.
     read_workloads(request.directory)
     name = check_name(name or _name_of(request.command))
@@ -105,9 +83,6 @@ def import_trace(
     Raises:
         InputError: If the trace or the file of the project is not valid.
     """
-    from pi_runners.profile.read import read_trace
-    from pi_runners.profile.summary import workload_of
-
     read_workloads(project)
     distribution, version = _framework_version(framework) if framework else ("", "")
     name = check_name(name or _name_of((trace.name,)))
@@ -164,32 +139,3 @@ def _framework_version(text: str) -> tuple[str, str]:
 def _check_framework(framework: str, distribution: str) -> None:
     if distribution and FRAMEWORKS.get(distribution, distribution) != framework:
         raise InputError(f"the trace is of `{framework}`, not of `{distribution}`")
-
-
-def find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:
-    """Return the profiled workload of a name, or the only one if no name is given; ``None`` if there is none."""
-    profiles = read_workloads(directory)
-    if name is None and len(profiles) > 1:
-        logger.warning(
-            "`%s` has %d workloads; select one with `--workload`: %s",
-            WORKLOAD_FILE,
-            len(profiles),
-            ", ".join(f"`{profile.name}`" for profile in profiles),
-        )
-    if name is None:
-        return profiles[0] if len(profiles) == 1 else None
-    return next((profile for profile in profiles if profile.name == name), None)
-
-
-def warn_of_another_machine(profile: ProfiledWorkload, target: Target) -> None:
-    """Warn if a profile is of another processor or accelerator than the target has: its shares may not hold there."""
-    gpu = target.hardware.gpu
-    own = gpu.model if gpu else target.hardware.cpu.model
-    names = {own, target.hardware.cpu.microarchitecture}
-    if profile.device != target.hardware.device or (profile.hardware and own and profile.hardware not in names):
-        logger.warning(
-            "the workload `%s` was profiled on %s, and the target has %s: its shares of the time may differ there",
-            profile.name,
-            profile.hardware or profile.device,
-            own or target.hardware.device,
-        )

@@ -8,10 +8,11 @@ moved, and adding it twice changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +21,23 @@ from advisor.campaign.directory import (
     CampaignDirectoryError,
     CampaignPlan,
     Cell,
+    Submission,
     block_name,
     cell_files,
-    read_document,
+    read_submission,
     write_file,
 )
 from advisor.campaign.engines import Engine, open_engine
-from advisor.campaign.submission_log import Submission, TaskState, batch_of, read_submission
 from advisor.campaign.worker import cells_in
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
+from knowledge.domain.shared_files import read_document
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.base import KnowledgeBase, KnowledgeBaseError
 from pi_runners.execution.campaign import ObservationSink, measured_cells
-from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus
+from pi_runners.executors.base import Batch, Executor, ExecutorError, RefusedError, State, TaskStatus
 
 _NOISE = ("seshat-cell ", "Try ")
 _CELLS_PER_TRANSACTION = 200
@@ -50,7 +52,7 @@ class Coordinator:
         directory: CampaignDirectory,
         plan: CampaignPlan,
         *,
-        sink: ObservationSink,
+        sink: ObservationSink | None = None,
         attempts: int = 3,
         warn: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
@@ -58,8 +60,8 @@ class Coordinator:
 
         Args:
             directory: The campaign directory.
-            plan: The plan of the campaign.
-            sink: Receives the observations.
+            plan: The plan in it.
+            sink: Receives the observations; ``None`` for a coordinator that only reads.
             attempts: Give up on a task after this many attempts without a new result.
             warn: Called once for each temporary problem, with a message and a hint.
         """
@@ -76,9 +78,6 @@ class Coordinator:
     def import_results(self, store: KnowledgeBase) -> None:
         """Mark the cells whose observations are in the knowledge base, but not in the directory, as measured.
 
-        Args:
-            store: The knowledge base.
-
         Raises:
             InputError: If a block in the knowledge base has other stacks or settings than the plan.
         """
@@ -87,7 +86,7 @@ class Coordinator:
         for cell in self.directory.cells(self.directory.stored):
             # The knowledge base may be another one than before, or may have been restored from a backup.
             if block_name(self.plan.blocks[cell.block], cell.machine) not in blocks:
-                self.directory.mark_unstored(cell)
+                self.directory.mark_stored(cell, is_stored=False)
         for stored in blocks.values():
             planned = planned_blocks.get(stored.name.rpartition("-")[0])
             if planned is None:
@@ -142,38 +141,34 @@ class Coordinator:
         return self.is_active or bool(self.directory.cells(self.directory.spool))
 
     def poll(self, *, engine: str | None = None) -> None:
-        """Get the current state of all tasks from the engines; nothing else changes.
-
-        Args:
-            engine: Name of the engine to ask; `None` for all.
-        """
+        """Get the current state of all tasks from the engines, or from the named one; nothing else changes."""
         for submission in self.submissions():
             if submission.handle and not submission.outcomes and engine in (None, submission.engine):
-                opened = self._engine(submission)
+                executor, batch = self._open(submission)
                 try:
-                    statuses = opened.executor.poll(self._batch(submission, opened), submission.handle)
+                    self._statuses.update((s.task, s) for s in executor.poll(batch, submission.handle))
                 except ExecutorError as error:
                     self._warn_once(error.message, error.hint)
-                    continue
-                self._statuses.update({status.task: status for status in statuses})
 
-    def states(self) -> tuple[TaskState, ...]:
+    def states(self) -> tuple[TaskStatus, ...]:
         """Return the state of each task, as of the last poll."""
-        cells = self.directory.cells()
-        complete = {task for task in range(len(self.plan.tasks)) if self._is_complete(task, cells)}
-        submissions = self.submissions()
-        after = read_document(self.directory.path / "retry.json").get("after", "")
+        cells, submissions = self.directory.cells(), self.submissions()
+        after = str(read_document(self.directory.path / "retry.json").get("after", ""))
         return tuple(
-            self._state(task, is_complete=task in complete, submissions=submissions, after=str(after))
+            TaskStatus(task=task, state="done", node=str(self.directory.read_progress(task).get("node", "")))
+            if self._is_complete(task, cells)
+            else self._state(task, [s for s in submissions if task in s.tasks], after)
             for task in range(len(self.plan.tasks))
         )
 
-    def read_output(self, output: str) -> int:
-        """Write the cells in a task's output to the spool; return the number of new cells."""
-        return sum(self.directory.put(cell, content) for cell, content in cells_in(output))
+    def read_output(self, output: str) -> None:
+        """Write the cells in a task's output to the spool."""
+        for cell, content in cells_in(output):
+            self.directory.put(cell, content)
 
     def collect(self) -> int:
         """Store the spooled observations in the knowledge base; return the number of stored cells."""
+        assert self._sink is not None, "a coordinator that only reads stored observations"
         stored = 0
         waiting = list(self.directory.cells(self.directory.spool).items())
         for start in range(0, len(waiting), _CELLS_PER_TRANSACTION):
@@ -181,7 +176,7 @@ class Coordinator:
             contents = {cell: self._read(path) for cell, path in group}
             readable = {cell: observations for cell, observations in contents.items() if observations is not None}
             try:
-                self._sink.add(o for observations in readable.values() for o in observations)
+                self._sink(o for observations in readable.values() for o in observations)
             except KnowledgeBaseError as error:
                 rest = len(waiting) - stored
                 cells = f"{count(rest, 'cell')} not stored yet, in `{self.directory.spool}`"
@@ -198,14 +193,13 @@ class Coordinator:
         self._is_cancelling = True
         for submission in self.submissions():
             if not submission.outcomes:
-                engine = self._engine(submission)
-                batch = self._batch(submission, engine)
-                if handle := submission.handle or engine.executor.find(batch):
+                executor, batch = self._open(submission)
+                if handle := submission.handle or executor.find(batch):
                     write_file(submission.folder / "handle", handle.encode())
-                    if not engine.executor.sees_files:
+                    if not executor.sees_files:
                         for task in batch.tasks:
-                            self.read_output(engine.executor.output(batch, handle, task))
-                    engine.executor.cancel(batch, handle)
+                            self.read_output(executor.output(batch, handle, task))
+                    executor.cancel(batch, handle)
                 else:
                     (submission.folder / "submission.json").unlink()
 
@@ -226,11 +220,7 @@ class Coordinator:
         return (self.directory.path / "cancelled").exists()
 
     def resume(self, *, retry: bool) -> None:
-        """Undo a cancellation.
-
-        Args:
-            retry: Also retry tasks that were given up.
-        """
+        """Undo a cancellation; ``retry`` also retries tasks that were given up."""
         (self.directory.path / "cancelled").unlink(missing_ok=True)
         if retry:
             numbers = [s.folder.name for s in self.submissions()]
@@ -239,20 +229,21 @@ class Coordinator:
 
     def _update(self, submission: Submission, *, submit: bool) -> None:
         """Poll a submission, collect the output of tasks that ended, and record the outcome once all have ended."""
-        engine = self._engine(submission)
-        batch = self._batch(submission, engine)
+        executor, batch = self._open(submission)
+        if not submission.handle and not submit:
+            return
         try:
             if not submission.handle:
-                if not submit:
-                    return
-                submission = self._send(submission, engine)
-            statuses = engine.executor.poll(batch, submission.handle)
+                submission = self._send(submission, executor, batch)
+            statuses = executor.poll(batch, submission.handle)
             for status in statuses:
                 self._statuses[status.task] = status
                 key = (batch.name, status.task)
-                if status.final and not engine.executor.sees_files and key not in self._collected_outputs:
-                    self.read_output(engine.executor.output(batch, submission.handle, status.task))
-                    self._record_node(status)
+                if status.final and not executor.sees_files and key not in self._collected_outputs:
+                    self.read_output(executor.output(batch, submission.handle, status.task))
+                    # The workers of such an engine cannot write to the campaign directory.
+                    nodes = {str(arm.number): status.node for arm in self.plan.arms(status.task)}
+                    self.directory.write_progress(status.task, {"node": status.node, "nodes": nodes})
                     self._collected_outputs.add(key)
         except ExecutorError as error:
             self._warn_once(error.message, error.hint)
@@ -262,27 +253,21 @@ class Coordinator:
             return
         if not all(status.final for status in statuses):
             # An interrupted engine may have queued tasks again that are already measured.
-            self._cancel_batch(engine, batch, submission.handle)
-        self._close(submission, engine, statuses)
+            try:
+                executor.cancel(batch, submission.handle)
+            except ExecutorError as error:
+                self._warn_once(error.message, error.hint)
+        self._close(submission, executor, batch, statuses)
 
-    def _cancel_batch(self, engine: Engine, batch: Batch, handle: str) -> None:
-        try:
-            engine.executor.cancel(batch, handle)
-        except ExecutorError as error:
-            self._warn_once(error.message, error.hint)
-
-    def _record_node(self, status: TaskStatus) -> None:
-        """Record where a task ran, for engines whose workers cannot write to the campaign directory."""
-        nodes = {str(arm.number): status.node for arm in self.plan.arms(status.task)}
-        self.directory.write_progress(status.task, {"node": status.node, "nodes": nodes})
-
-    def _close(self, submission: Submission, engine: Engine, statuses: tuple[TaskStatus, ...]) -> None:
+    def _close(
+        self, submission: Submission, executor: Executor, batch: Batch, statuses: tuple[TaskStatus, ...]
+    ) -> None:
         cells = self._counts(submission.tasks)
         document = {
             str(s.task): {
                 "state": s.state,
                 "node": s.node or str(self.directory.read_progress(s.task).get("node", "")),
-                "reason": "" if s.state == "done" else self._reason(submission, engine, s),
+                "reason": "" if s.state == "done" else _reason(executor, batch, submission.handle, s),
                 "gained": cells[s.task] - submission.cells_before.get(s.task, 0),
             }
             for s in statuses
@@ -296,8 +281,8 @@ class Coordinator:
         document = {
             "tasks": tasks,
             "had": {str(task): count for task, count in self._counts(tasks).items()},
-            "engine": engine.name,
-            "options": dict(engine.options),
+            "engine": engine.executor.name,
+            "options": asdict(engine.executor.options),
             "at": time.time(),
         }
         try:
@@ -305,8 +290,9 @@ class Coordinator:
         except OSError as error:
             raise CampaignDirectoryError(f"`{folder}` cannot be written: {error.strerror}") from None
         write_file(folder / "submission.json", canonical_json(document).encode())
+        submission = read_submission(folder)
         try:
-            self._send(read_submission(folder), engine)
+            self._send(submission, *self._open(submission))
         except RefusedError:
             # The engine rejected it and runs nothing of it.
             (folder / "submission.json").unlink()
@@ -315,34 +301,35 @@ class Coordinator:
             # It may run nevertheless: the next step looks it up by its name.
             self._warn_once(error.message, error.hint)
 
-    def _send(self, submission: Submission, engine: Engine) -> Submission:
-        handle = engine.executor.submit(self._batch(submission, engine))
+    def _send(self, submission: Submission, executor: Executor, batch: Batch) -> Submission:
+        handle = executor.submit(batch)
         write_file(submission.folder / "handle", handle.encode())
-        return read_submission(submission.folder)
+        return replace(submission, handle=handle)
 
-    def _engine(self, submission: Submission) -> Engine:
-        return open_engine(submission.engine, submission.options, self.directory, self.plan)
+    def _open(self, submission: Submission) -> tuple[Executor, Batch]:
+        """Return the executor and the batch of a submission."""
+        engine = open_engine(submission.engine, submission.options, self.directory, self.plan)
+        number, tasks = submission.folder.name, submission.tasks
+        return engine.executor, engine.batch(self.directory, self.plan.name, number=number, tasks=tasks)
 
-    def _batch(self, submission: Submission, engine: Engine) -> Batch:
-        return batch_of(self.directory, self.plan, engine, number=submission.folder.name, tasks=submission.tasks)
+    def _state(self, task: int, submissions: Sequence[Submission], after: str) -> TaskStatus:
+        """Return the state of a task that is not complete.
 
-    def _state(self, task: int, *, is_complete: bool, submissions: tuple[Submission, ...], after: str) -> TaskState:
-        if is_complete:
-            return TaskState(task=task, state="done", node=str(self.directory.read_progress(task).get("node", "")))
-        own = [s for s in submissions if task in s.tasks]
-        if own and not own[-1].outcomes:
-            status = self._statuses.get(task)
-            if status is None:
-                return TaskState(task=task, state="queued")
-            return TaskState(task=task, state=status.state, node=status.node, reason=status.reason)
+        Args:
+            task: Number of the task.
+            submissions: Its submissions, oldest first.
+            after: Number of the last submission that does not count as an attempt.
+        """
+        if submissions and not submissions[-1].outcomes:
+            return self._statuses.get(task, TaskStatus(task=task, state="queued"))
         attempts, last = 0, dict[str, Any](node="", reason="")
-        for submission in own:
+        for submission in submissions:
             last = submission.outcomes[task]
             # An attempt with a new result is not a failure: the next one continues where it stopped.
             fruitless = last["gained"] == 0 and last["state"] != "cancelled" and submission.folder.name > after
             attempts = attempts + 1 if fruitless else 0
-        state = "cancelled" if self.is_cancelled else "given-up" if attempts >= self._attempts else "waiting"
-        return TaskState(task=task, state=state, node=last["node"], reason=last["reason"], attempts=attempts)
+        state: State = "cancelled" if self.is_cancelled else "given-up" if attempts >= self._attempts else "waiting"
+        return TaskStatus(task=task, state=state, node=last["node"], reason=last["reason"], attempts=attempts)
 
     def _is_complete(self, task: int, cells: Iterable[Cell]) -> bool:
         """Whether all stacks of a task were measured on one kind of machine."""
@@ -370,19 +357,19 @@ class Coordinator:
             pass
         return None
 
-    def _reason(self, submission: Submission, engine: Engine, status: TaskStatus) -> str:
-        """Return why a task failed: the engine's reason and the last error in the task's output."""
-        try:
-            output = engine.executor.output(self._batch(submission, engine), submission.handle, status.task)
-        except UnavailableError:
-            output = ""
-        lines = [line for line in map(str.strip, output.splitlines()) if line and not line.startswith(_NOISE)]
-        # Errors of the worker, or of the program that starts it, such as `srun: error: ...`.
-        errors = [line.removeprefix("error: ") for line in lines if re.match(r"([\w-]+: )?error: ", line)]
-        error_text = errors[-1] if errors else (lines[-1] if lines and status.state == "failed" else "")
-        return ": ".join(part for part in (status.reason, error_text[-600:]) if part) or status.state
-
     def _warn_once(self, message: str, hint: str) -> None:
         if message not in self._warned:
             self._warned.add(message)
             self._warn(message, hint)
+
+
+def _reason(executor: Executor, batch: Batch, handle: str, status: TaskStatus) -> str:
+    """Return why a task failed: the engine's reason and the last error in the task's output."""
+    output = ""
+    with contextlib.suppress(UnavailableError):
+        output = executor.output(batch, handle, status.task)
+    lines = [line for line in map(str.strip, output.splitlines()) if line and not line.startswith(_NOISE)]
+    # Errors of the worker, or of the program that starts it, such as `srun: error: ...`.
+    errors = [line.removeprefix("error: ") for line in lines if re.match(r"([\w-]+: )?error: ", line)]
+    error_text = errors[-1] if errors else (lines[-1] if lines and status.state == "failed" else "")
+    return ": ".join(part for part in (status.reason, error_text[-600:]) if part) or status.state

@@ -17,14 +17,14 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
-from knowledge.domain.shared_files import create_atomically, lock_file, write_atomically
+from knowledge.domain.shared_files import create_atomically, lock_file, read_document, write_atomically
 from knowledge.exchange.files import observation_file
 from pi_runners.execution.campaign import Block
 from pi_runners.plan.matrix import Arm
@@ -41,16 +41,27 @@ class CampaignDirectoryError(UnavailableError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedCombination:
+    """A combination of a matrix that is not measured, with the reason."""
+
+    label: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPlan:
     """The blocks that a campaign measures.
 
     Attributes:
         name: Name of the campaign, unique to matrix, target, interpreter and repetition.
-        blocks: The blocks; their hardware is the hardware that the campaign was planned for.
+        blocks: The blocks, one for each backend and interpreter; their names begin with the campaign's, and their
+            hardware is the hardware that the campaign was planned for.
+        dropped: The combinations that are left out; the directory does not keep them.
     """
 
     name: str
     blocks: tuple[Block, ...]
+    dropped: tuple[DroppedCombination, ...] = ()
 
     @property
     def tasks(self) -> tuple[tuple[int, int], ...]:
@@ -94,9 +105,29 @@ class Cell:
         )
 
 
-def machine_prefix(observation: Observation) -> str:
-    """Return the prefix of the machine's identity that is part of the names of cells and blocks."""
-    return observation.hardware.identity[:_MACHINE_CHARACTERS]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """Tasks that were submitted together.
+
+    Attributes:
+        folder: Directory of the submission.
+        tasks: Numbers of the tasks.
+        cells_before: By task, the number of cells that existed before the submission.
+        engine: Name of the engine.
+        options: Options of the engine.
+        submitted_at: Time of submission, in seconds since the epoch.
+        handle: Identifier of the submission in the engine; empty if the engine has not confirmed it.
+        outcomes: By task, how it ended; empty until all tasks have ended.
+    """
+
+    folder: Path
+    tasks: tuple[int, ...]
+    cells_before: dict[int, int]
+    engine: str
+    options: dict[str, Any]
+    submitted_at: float
+    handle: str
+    outcomes: dict[int, dict[str, Any]]
 
 
 class CampaignDirectory:
@@ -164,15 +195,7 @@ class CampaignDirectory:
         return dict(sorted(files.items()))
 
     def put(self, cell: Cell, content: bytes, *, stored: bool = False) -> bool:
-        """Write the observations of a cell, unless the cell has a file.
-
-        Args:
-            cell: The cell.
-            content: Its observations.
-            stored: Whether the knowledge base has the observations.
-
-        Returns:
-            Whether the file was written.
+        """Write the observations of a cell, which may be stored, unless it has a file; return whether it was written.
 
         Raises:
             CampaignDirectoryError: If the file cannot be written.
@@ -186,15 +209,11 @@ class CampaignDirectory:
                 error.message, hint="free disk space or correct the directory's permissions, then repeat the command"
             ) from None
 
-    def mark_stored(self, cell: Cell) -> None:
-        """Record that the knowledge base has a cell."""
+    def mark_stored(self, cell: Cell, *, is_stored: bool = True) -> None:
+        """Record whether the knowledge base has a cell."""
+        source, target = (self.spool, self.stored) if is_stored else (self.stored, self.spool)
         with contextlib.suppress(FileNotFoundError):
-            os.replace(self.spool / cell.filename, self.stored / cell.filename)
-
-    def mark_unstored(self, cell: Cell) -> None:
-        """Record that the knowledge base does not have a cell, although it was marked as stored."""
-        with contextlib.suppress(FileNotFoundError):
-            os.replace(self.stored / cell.filename, self.spool / cell.filename)
+            os.replace(source / cell.filename, target / cell.filename)
 
     def write_progress(self, task: int, document: dict[str, Any]) -> None:
         """Write what the worker of a task is doing."""
@@ -211,12 +230,28 @@ class CampaignDirectory:
             yield lock is not None
 
 
+def read_submission(folder: Path) -> Submission:
+    """Read a submission from its directory."""
+    document = read_document(folder / "submission.json")
+    handle = folder / "handle"
+    return Submission(
+        folder=folder,
+        tasks=tuple(document.get("tasks", ())),
+        cells_before={int(task): count for task, count in document.get("had", {}).items()},
+        engine=str(document.get("engine", "local")),
+        options=dict(document.get("options", {})),
+        submitted_at=float(document.get("at", 0.0)),
+        handle=handle.read_text(encoding="utf-8") if handle.exists() else "",
+        outcomes={int(task): end for task, end in read_document(folder / "closed.json").items()},
+    )
+
+
 def cell_files(plan: CampaignPlan, observations: Iterable[Observation]) -> Iterator[tuple[Cell, bytes]]:
     """Group observations of a campaign by cell; yield each cell with the content of its file."""
     numbers = {block.name: number for number, block in enumerate(plan.blocks)}
     by_cell: dict[Cell, list[Observation]] = {}
     for observation in observations:
-        machine = machine_prefix(observation)
+        machine = observation.hardware.identity[:_MACHINE_CHARACTERS]
         block = numbers[observation.block.removesuffix(f"-{machine}")]
         cell = Cell(block=block, round=observation.round, arm=observation.arm, machine=machine)
         by_cell.setdefault(cell, []).append(observation)
@@ -231,7 +266,8 @@ def block_name(block: Block, machine: str) -> str:
 
 def plan_document(plan: CampaignPlan) -> bytes:
     """Return a plan as JSON. The same plan gives the same bytes."""
-    return b'{"format": %d, "plan": %b}\n' % (_FORMAT, _plans().dump_json(plan, by_alias=True))
+    content = _plans().dump_json(plan, by_alias=True, exclude={"dropped"})
+    return b'{"format": %d, "plan": %b}\n' % (_FORMAT, content)
 
 
 def read_plan(content: bytes, *, where: str) -> CampaignPlan:
@@ -254,18 +290,10 @@ def read_plan(content: bytes, *, where: str) -> CampaignPlan:
 
 
 def _plans() -> Any:
+    # `advisor pi --help` imports this module.
     from pydantic import TypeAdapter
 
     return TypeAdapter(CampaignPlan)
-
-
-def read_document(path: Path) -> dict[str, Any]:
-    """Return a JSON document; an empty one if the file is absent or damaged."""
-    try:
-        document: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return document
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -280,29 +308,3 @@ def write_file(path: Path, content: bytes) -> None:
         raise CampaignDirectoryError(
             error.message, hint="free disk space, correct the permissions, or choose another `--home`"
         ) from None
-
-
-def write_manifests(folder: Path, manifests: Iterable[Mapping[str, Any]]) -> None:
-    """Write each manifest to a file that is named after its kind, and a kustomization.
-
-    Args:
-        folder: The directory; it is created.
-        manifests: The manifests, each of another kind.
-
-    Raises:
-        InputError: If the directory cannot be written.
-    """
-    import yaml
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"`{folder}` cannot be written: {error.strerror}") from None
-    names = []
-    for manifest in manifests:
-        names.append(f"{manifest['kind'].lower()}.yaml")
-        # Through JSON, so that YAML repeats equal values instead of writing references.
-        plain = json.loads(json.dumps(manifest))
-        write_atomically(folder / names[-1], yaml.safe_dump(plain, sort_keys=False, width=10_000))
-    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names}
-    write_atomically(folder / "kustomization.yaml", yaml.safe_dump(kustomization, sort_keys=False))

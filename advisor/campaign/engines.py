@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.domain.words import quoted
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, suggest
+from knowledge.domain.identity import content_hash
 from knowledge.records import RecordError, value_from
-from pi_runners.executors.base import TASK_NUMBER, Executor
+from pi_runners.executors.base import TASK_NUMBER, Batch, Executor
 from pi_runners.executors.kubernetes import KubernetesExecutor
-from pi_runners.executors.local import LocalExecutor
+from pi_runners.executors.local import LocalExecutor, LocalOptions
 from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
 from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 
@@ -25,47 +26,36 @@ _MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalOptions:
-    """Options of the executor that runs tasks on this machine.
-
-    Attributes:
-        environments: Directory in which environments are built; the tasks share it. By default in the user's cache.
-    """
-
-    environments: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """An executor with everything that a campaign needs to run its tasks there.
 
     Attributes:
-        name: Name of the executor.
-        options: Options of the executor as JSON values; name and options suffice to open the engine again.
-        executor: Runs the tasks.
+        executor: Runs the tasks; its name and options suffice to open the engine again.
         command: Command of each task.
         inputs: Files that a task reads.
-        poll_seconds: Interval between two polls.
-        cancel_on_interrupt: Whether the tasks are cancelled when the user interrupts the command.
     """
 
-    name: str
-    options: Mapping[str, Any]
     executor: Executor
     command: tuple[str, ...]
-    inputs: tuple[Path, ...]
-    poll_seconds: float
-    cancel_on_interrupt: bool
+    inputs: tuple[Path, ...] = ()
+
+    def batch(self, directory: CampaignDirectory, campaign: str, *, number: str, tasks: tuple[int, ...]) -> Batch:
+        """Return a batch of a campaign. The same number gives the same name, by which the engine can look it up."""
+        # Two directories of one campaign get different names.
+        suffix = content_hash(str(directory.path))[:6]
+        name = re.sub(r"[^a-z0-9]+", "-", campaign.lower()).strip("-")[:36].rstrip("-")
+        return Batch(
+            name=f"{name}-{suffix}-{number}",
+            command=self.command,
+            tasks=tasks,
+            folder=directory.batches / number / "engine",
+            home=directory.path,
+            inputs=self.inputs,
+        )
 
 
 def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
-    """Return an engine.
-
-    Args:
-        name: A name of :data:`ENGINES`.
-        options: Options from the command line, or from an earlier engine.
-        directory: The campaign directory.
-        plan: The plan of the campaign.
+    """Return the engine of a name of :data:`ENGINES`, with options of the command line or of an earlier engine.
 
     Raises:
         InputError: If there is no such engine, or an option does not exist or is invalid.
@@ -80,35 +70,15 @@ def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: Campa
     # Tasks run in other directories than this command.
     environments = Path(directory_name).absolute() if directory_name else cache_directory(None) / "environments"
     local_options = LocalOptions(environments=str(environments))
-    return Engine(
-        name="local",
-        options=asdict(local_options),
-        executor=LocalExecutor(),
-        command=(
-            *_worker(sys.executable, directory),
-            "--environments",
-            local_options.environments,
-            "--keep-environments",
-        ),
-        inputs=(),
-        poll_seconds=0.3,
-        cancel_on_interrupt=True,
-    )
+    arguments = ("--environments", local_options.environments, "--keep-environments")
+    return Engine(executor=LocalExecutor(local_options), command=(*_worker(sys.executable, directory), *arguments))
 
 
 def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
     slurm_options = _options(SlurmOptions, options, "slurm")
     environments = ("--environments", slurm_options.scratch) if slurm_options.scratch else ()
-    limit = _limit(slurm_options.memory, "slurm")
-    return Engine(
-        name="slurm",
-        options=asdict(slurm_options),
-        executor=SlurmExecutor(slurm_options),
-        command=(*_worker(slurm_options.python or sys.executable, directory), *environments, *limit),
-        inputs=(),
-        poll_seconds=2.0,
-        cancel_on_interrupt=False,
-    )
+    command = (*_worker(slurm_options.python or sys.executable, directory), *environments)
+    return Engine(executor=SlurmExecutor(slurm_options), command=(*command, *_limit(slurm_options.memory, "slurm")))
 
 
 def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
@@ -130,18 +100,12 @@ def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: 
     packed = directory.path / "campaign.json.gz"
     command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", TASK_NUMBER, "--plan", f"{INPUTS}/{packed.name}"]
     command += ["--environments", f"{SCRATCH}/environments", "--print"]
-    command += [
-        *_limit(kubernetes_options.memory, "kubernetes"),
-        *(("--push", kubernetes_options.push) if kubernetes_options.push else ()),
-    ]
+    command += _limit(kubernetes_options.memory, "kubernetes")
+    command += ["--push", kubernetes_options.push] if kubernetes_options.push else []
     return Engine(
-        name="kubernetes",
-        options=asdict(kubernetes_options),
         executor=KubernetesExecutor(kubernetes_options, plan.blocks[0].hardware if plan.blocks else None),
         command=tuple(command),
         inputs=(packed,),
-        poll_seconds=2.0,
-        cancel_on_interrupt=False,
     )
 
 
@@ -157,9 +121,6 @@ def _limit(memory: str, engine: str) -> tuple[str, ...]:
     """Return a memory limit for a process, which is lower than the limit of its task.
 
     So a process that uses too much memory gives an observation, instead of ending the task.
-
-    Raises:
-        InputError: If the option is not a valid memory size.
     """
     if not memory:
         return ()
@@ -181,11 +142,7 @@ def _worker(python: str, directory: CampaignDirectory) -> tuple[str, ...]:
 
 
 def _options(options_class: Any, options: Mapping[str, Any], engine: str) -> Any:
-    """Convert options, whose values may be text, to the option class of an engine.
-
-    Raises:
-        InputError: If an option does not exist, or its value has the wrong type.
-    """
+    """Convert options, whose values may be text, to the option class of an engine; refuse other ones."""
     names = [f.name.replace("_", "-") for f in fields(options_class)]
     for name in options:
         if name.replace("_", "-") not in names:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from advisor.campaign.directory import CampaignPlan, DroppedCombination
 from advisor.campaign.stack_lock import LOADGEN, StackLocker
 from advisor.index.client import IndexClient
 from advisor.index.pages.page import DistributionFile
@@ -27,34 +28,6 @@ _WARM_UP_SAMPLES = 8
 _BEFORE_SAMPLES_SECONDS = 0.3
 _UNPACKED_FACTOR = 4.0
 """Unpacked size divided by the size of a wheel, if it cannot be read; 4.0 to 4.5 for TensorFlow and NumPy."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DroppedCombination:
-    """A combination that is not measured.
-
-    Attributes:
-        label: Name of the combination.
-        reason: Why it is not measured.
-    """
-
-    label: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Campaign:
-    """Blocks to run, one for each backend and interpreter.
-
-    Attributes:
-        name: Name of the campaign; the names of its blocks begin with it.
-        blocks: The blocks.
-        dropped: The combinations that are left out.
-    """
-
-    name: str
-    blocks: tuple[Block, ...]
-    dropped: tuple[DroppedCombination, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +74,7 @@ def plan_campaign(
     max_runs: int,
     repetition: int = 1,
     progress: Callable[[str], None] = lambda _: None,
-) -> Campaign:
+) -> CampaignPlan:
     """Expand a matrix and lock every stack. Combinations that cannot be resolved are dropped; nothing is installed.
 
     Args:
@@ -135,20 +108,21 @@ def plan_campaign(
         )
     title = campaign_name(matrix, hardware=hardware, python=target.python, repetition=repetition)
     blocks = tuple(
-        _block(matrix, members, name=_name(title, backend, version), target=target, locker=locker)
-        for (backend, version), members in groups.items()
+        _block(
+            matrix,
+            members,
+            name=f"{title}-{backend}" + ("" if "/" in python else f"-py{python}"),
+            target=target,
+            locker=locker,
+        )
+        for (backend, python), members in groups.items()
     )
-    return Campaign(name=title, blocks=blocks, dropped=tuple(dropped))
+    return CampaignPlan(name=title, blocks=blocks, dropped=tuple(dropped))
 
 
 def campaign_name(matrix: Matrix, *, hardware: HardwareProfile, python: str, repetition: int) -> str:
     """Return the name of the campaign of a matrix; it depends on the hardware, the interpreter and the repetition."""
     return f"{matrix.name}-{content_hash([matrix.source, hardware.identity, python])[:8]}-{repetition}"
-
-
-def _name(campaign: str, backend: str, python: str) -> str:
-    version = "" if "/" in python else f"-py{python}"
-    return f"{campaign}-{backend}{version}"
 
 
 def _locked(

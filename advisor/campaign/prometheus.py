@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from knowledge.domain.errors import UnavailableError
@@ -28,25 +29,18 @@ class PrometheusSink:
         self._sink = sink
         self._path = path
         self._registry = CollectorRegistry()
-        self._gauge = Gauge
         self._write_to = write_to_textfile
-        self._seconds = Gauge("seshat_indicator_seconds", "Median seconds per call", _LABELS, registry=self._registry)
-        self._flops = Gauge(
-            "seshat_indicator_flops_per_second", "Floating-point operations a second", _LABELS, registry=self._registry
-        )
-        self._time = Gauge(
-            "seshat_indicator_time_seconds",
-            "When it was measured, seconds since 1970",
-            _LABELS,
-            registry=self._registry,
-        )
+        self._gauge = partial(Gauge, registry=self._registry)
+        self._seconds = self._gauge("seshat_indicator_seconds", "Median seconds per call", _LABELS)
+        self._flops = self._gauge("seshat_indicator_flops_per_second", "Floating-point operations a second", _LABELS)
+        self._time = self._gauge("seshat_indicator_time_seconds", "When it was measured, seconds since 1970", _LABELS)
         self._runs = Counter("seshat_runs", "Runs of indicators", ("status",), registry=self._registry)
         self._telemetry: dict[str, Gauge] = {}
 
     def add(self, observations: Iterable[Observation]) -> None:
         """Store first, then write."""
         observations = tuple(observations)
-        self._sink.add(observations)
+        self._sink(observations)
         for o in observations:
             self._runs.labels(o.status).inc()
             if o.samples:
@@ -71,9 +65,7 @@ class PrometheusSink:
         self._time.labels(*labels).set(datetime.fromisoformat(o.started_at).timestamp())
         for name, value in o.telemetry.items():
             if name not in self._telemetry:
-                self._telemetry[name] = self._gauge(
-                    f"seshat_telemetry_{name}", f"{name} during the newest run", registry=self._registry
-                )
+                self._telemetry[name] = self._gauge(f"seshat_telemetry_{name}", f"{name} during the newest run")
             self._telemetry[name].set(value)
 
     def _write(self) -> None:

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -22,23 +23,19 @@ from knowledge.catalogue.rules import undeclared_requirements
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion
-from pi_runners.execution.environment import LockedPackage, StackLock, find_uv
+from pi_runners.execution.environment import EnvironmentBuildError, LockedPackage, StackLock, find_uv, read_interpreter
 
 LOADGEN = "mlcommons-loadgen==6.0.17"
 """All stacks are measured with the same version, so that its changes do not look like changes of a stack."""
 
 
 class StackLocker:
-    """Lists versions and locks stacks, for interpreters of this machine or of other machines."""
+    """Lists versions and locks stacks, for interpreters of this machine or, if remote, of other machines.
+
+    Other machines look up interpreters that are named by version.
+    """
 
     def __init__(self, client: IndexClient, hardware: HardwareProfile, *, is_remote: bool = False) -> None:
-        """Store the parameters; nothing is read.
-
-        Args:
-            client: The indexes.
-            hardware: The machine that stacks are locked for.
-            is_remote: Whether stacks are installed on other machines, which look up interpreters named by version.
-        """
         self._client = client
         self._is_remote = is_remote
         self._hardware = hardware
@@ -76,13 +73,7 @@ class StackLocker:
         return self.lock_of(stack, requested, python)
 
     def lock_of(self, stack: Iterable[Candidate], requested: Sequence[str], python: str) -> StackLock:
-        """Return the exact lock of a resolved stack.
-
-        Args:
-            stack: Its candidates; each is a wheel.
-            requested: Requirements that the stack was resolved from, for people.
-            python: Interpreter to build the environment with: a path or a version.
-        """
+        """Return the exact lock of a stack of wheels, resolved from ``requested``; see :meth:`lock`."""
         return StackLock(
             requested=tuple(requested),
             packages=tuple(self._locked_package(candidate) for candidate in stack),
@@ -138,14 +129,11 @@ class StackLocker:
         path = self.interpreter(python)
         if os.sep not in path:
             return make_target(python=path, platform=None, hardware=self._hardware)
-        program = "import platform; print(platform.python_version())"
         try:
-            process = subprocess.run(
-                [path, "-I", "-c", program], capture_output=True, encoding="utf-8", errors="replace", check=True
-            )
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise InputError(f"the interpreter `{path}` cannot be run: {error}") from None
-        return make_target(python=process.stdout.strip(), platform=None, hardware=self._hardware)
+            version, _ = read_interpreter(Path(path))
+        except EnvironmentBuildError as error:
+            raise InputError(error.message) from None
+        return make_target(python=version, platform=None, hardware=self._hardware)
 
 
 _POLICY = CandidatePolicy(only_binary=frozenset({":all:"}))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from advisor.campaign.coordinator import Coordinator
 from advisor.campaign.directory import Cell
-from advisor.campaign.submission_log import TaskState
 from knowledge.domain.documents import lines_of
+from pi_runners.executors.base import TaskStatus
 
 COLUMNS = ("queued", "running", "done", "failed", "not run")
 """States of a cell: ``failed`` has an observation, too; ``not run`` was cancelled or given up."""
@@ -23,12 +23,7 @@ _SKEW_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line of the table.
-
-    Attributes:
-        name: Stack with its settings, or node.
-        counts: Cells by column.
-    """
+    """Numbers of cells by column, of a stack with its settings or of a node."""
 
     name: str
     counts: Mapping[str, int]
@@ -56,7 +51,7 @@ class CampaignStatus:
     stacks: tuple[Row, ...]
     nodes: tuple[Row, ...]
     observations: Mapping[str, int]
-    tasks: tuple[TaskState, ...]
+    tasks: tuple[TaskStatus, ...]
     remarks: tuple[str, ...]
 
     @property
@@ -80,10 +75,7 @@ class CampaignStatus:
             "stacks": [{"stack": row.name, **row.counts} for row in self.stacks],
             "nodes": [{"node": row.name, **row.counts} for row in self.nodes],
             "observations": dict(self.observations),
-            "tasks": [
-                {"task": t.task, "state": t.state, "node": t.node, "attempts": t.attempts, "reason": t.reason}
-                for t in self.tasks
-            ],
+            "tasks": [asdict(task) for task in self.tasks],
             "remarks": list(self.remarks),
         }
 
@@ -99,10 +91,9 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
     for state in tasks:
         number, round_ = plan.tasks[state.task]
         noted = home.read_progress(state.task)
-        now = _now(
-            state, noted, [s.number for s in plan.arms(state.task) if (number, round_, s.number) not in measured]
-        )
-        for arm in plan.arms(state.task):
+        arms = plan.arms(state.task)
+        now = _now(state, noted, [arm.number for arm in arms if (number, round_, arm.number) not in measured])
+        for arm in arms:
             result = measured.get((number, round_, arm.number))
             if result is not None:
                 failed = any(status not in _SUCCESSFUL for status in statuses(result[1]))
@@ -137,8 +128,7 @@ def status_text(status: CampaignStatus) -> str:
     return "\n".join(lines)
 
 
-def _table(title: str, rows: Iterable[Row]) -> list[str]:
-    rows = tuple(rows)
+def _table(title: str, rows: Sequence[Row]) -> list[str]:
     width = max(len(title), *(len(row.name) for row in rows))
     head = f"{title:{width}}" + "".join(f"  {column:>7}" for column in COLUMNS)
     return [head, *(f"{r.name:{width}}" + "".join(f"  {r.counts[c] or '-':>7}" for c in COLUMNS) for r in rows)]
@@ -148,7 +138,7 @@ def _row(name: str, counts: Counter[str]) -> Row:
     return Row(name=name, counts={column: counts[column] for column in COLUMNS})
 
 
-def _now(state: TaskState, noted: Mapping[str, Any], missing: Sequence[int]) -> int | None:
+def _now(state: TaskStatus, noted: Mapping[str, Any], missing: Sequence[int]) -> int | None:
     """Return the arm that a task is running; the first missing one if its worker does not report it."""
     if state.state != "running":
         return None
@@ -156,14 +146,14 @@ def _now(state: TaskState, noted: Mapping[str, Any], missing: Sequence[int]) -> 
     return cell.arm if cell is not None else next(iter(missing), None)
 
 
-def _column(state: TaskState, running: bool) -> tuple[str, str]:
+def _column(state: TaskStatus, running: bool) -> tuple[str, str]:
     """Return the column of a cell without observations, and its node if that is known."""
     if running:
         return "running", state.node
     return ("not run" if state.state in ("given-up", "cancelled") else "queued"), ""
 
 
-def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
+def _state(coordinator: Coordinator, tasks: tuple[TaskStatus, ...]) -> str:
     states = {state.state for state in tasks}
     if states <= {"done"}:
         return "measured" if coordinator.directory.cells(coordinator.directory.spool) else "complete"
@@ -174,15 +164,14 @@ def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
     return "running" if coordinator.is_active and (has_tasks or coordinator.is_coordinated) else "incomplete"
 
 
-def _failures(tasks: Iterable[TaskState]) -> list[str]:
+def _failures(tasks: Iterable[TaskStatus]) -> list[str]:
     """Return a sentence for each reason why tasks were given up or lost, or wait for something."""
     reasons: dict[str, list[str]] = {}
     for state in tasks:
         where = f" on {state.node}" if state.node else ""
         if state.state == "given-up":
-            reasons.setdefault(
-                f"given up after {state.attempts} attempts without a new result: {state.reason}", []
-            ).append(f"{state.task}{where}")
+            text = f"given up after {state.attempts} attempts without a new result: {state.reason}"
+            reasons.setdefault(text, []).append(f"{state.task}{where}")
         elif state.state == "queued" and state.reason:
             reasons.setdefault(f"waiting: {state.reason}", []).append(f"{state.task}")
         elif state.state == "lost":

@@ -8,11 +8,11 @@ import hashlib
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from packaging.version import Version
 
@@ -40,8 +40,8 @@ Deliver = Callable[[Cell, bytes], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """Where and with which limits a worker measures.
+class WorkerMachine:
+    """The machine of a worker: where, and with which limits, it measures.
 
     Attributes:
         hardware: This machine.
@@ -60,12 +60,12 @@ def run_task(
     directory: CampaignDirectory,
     plan: CampaignPlan,
     task: int,
-    settings: WorkerSettings,
+    settings: WorkerMachine,
     *,
     deliver: Deliver,
     progress: Callable[[str], None],
 ) -> int:
-    """Measure the missing cells of one task.
+    """Measure the missing cells of one task, and return the number of observations.
 
     Args:
         directory: The campaign directory, or a directory of this worker only.
@@ -75,25 +75,31 @@ def run_task(
         deliver: Called with each cell.
         progress: Called with a short text before each step.
 
-    Returns:
-        The number of observations.
-
     Raises:
         UnsuitableNodeError: If this machine is not of the kind that the campaign was planned for.
     """
     hardware = settings.hardware
     number, round_ = plan.tasks[task]
     block = _block_here(plan.blocks[number], settings)
-    own_cells = [(c, p) for c, p in directory.cells().items() if _belongs_to(c, number, round_, hardware)]
+    own_cells = [
+        (cell, path)
+        for cell, path in directory.cells().items()
+        if (cell.block, cell.round) == (number, round_) and hardware.identity.startswith(cell.machine)
+    ]
     for cell, path in own_cells:
         # A former worker may have been killed after it wrote a cell and before it reported it.
         deliver(cell, path.read_bytes())
     measured = {(cell.round, cell.arm) for cell, _ in own_cells}
-    journal = CrashJournal(directory, task, hardware, number)
-    with journal:
+
+    def store(observations: Iterable[Observation]) -> None:
+        for cell, content in cell_files(plan, observations):
+            if directory.put(cell, content):
+                deliver(cell, content)
+
+    with CrashJournal(directory, task, hardware, number) as journal:
         return run_block(
             block,
-            sink=_Spool(directory, plan, deliver),
+            sink=store,
             runner=FreshProcesses(),
             environments=settings.environments,
             is_missing=lambda number, arm: number == round_ and (number, arm) not in measured,
@@ -103,12 +109,8 @@ def run_task(
         )
 
 
-def _block_here(planned: Block, settings: WorkerSettings) -> Block:
-    """Return a planned block as it is measured on this machine.
-
-    Raises:
-        UnsuitableNodeError: If this machine is not of the kind that it was planned for.
-    """
+def _block_here(planned: Block, settings: WorkerMachine) -> Block:
+    """Return a planned block as it is measured on this machine; refuse one for another kind of machine."""
     hardware = settings.hardware
     check_node(planned, hardware)
     limits = [x for x in (planned.memory_limit_bytes, settings.memory_limit_bytes) if x is not None]
@@ -122,10 +124,6 @@ def _block_here(planned: Block, settings: WorkerSettings) -> Block:
 
 def check_node(block: Block, hardware: HardwareProfile) -> None:
     """Check that a machine is of the kind that a block was planned for.
-
-    Args:
-        block: The block, with the hardware that it was planned for.
-        hardware: The machine.
 
     Raises:
         UnsuitableNodeError: If the machine differs; the message says how.
@@ -159,24 +157,6 @@ def check_node(block: Block, hardware: HardwareProfile) -> None:
         )
 
 
-def _belongs_to(cell: Cell, block: int, round_: int, hardware: HardwareProfile) -> bool:
-    return (cell.block, cell.round) == (block, round_) and hardware.identity.startswith(cell.machine)
-
-
-class _Spool:
-    """Writes observations to disk, then reports them."""
-
-    def __init__(self, directory: CampaignDirectory, plan: CampaignPlan, deliver: Deliver) -> None:
-        self._directory = directory
-        self._plan = plan
-        self._deliver = deliver
-
-    def add(self, observations: Iterable[Observation]) -> None:
-        for cell, content in cell_files(self._plan, observations):
-            if self._directory.put(cell, content):
-                self._deliver(cell, content)
-
-
 class CrashJournal:
     """Records what is being measured, so that after a kill the next worker knows which stack was running."""
 
@@ -188,9 +168,10 @@ class CrashJournal:
         self._previous = directory.read_progress(task)
         self._nodes: dict[str, str] = dict(self._previous.get("nodes", {}))
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> CrashJournal:
         # An engine sends SIGTERM before it reclaims a machine or ends a task at its time limit: no fault of the stack.
-        signal.signal(signal.SIGTERM, _exit_on_signal)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._note("", 0)
@@ -206,10 +187,6 @@ class CrashJournal:
     def _note(self, cell: str, begun: int) -> None:
         document = {"cell": cell, "begun": begun, "node": node_name(), "clock": time.time(), "nodes": self._nodes}
         self._directory.write_progress(self._task, document)
-
-
-def _exit_on_signal(*_: int | FrameType | None) -> None:
-    raise SystemExit(128 + signal.SIGTERM)
 
 
 def node_name() -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,12 +14,15 @@ from advisor import api
 from advisor.api.option import Option
 from advisor.api.options import ProjectOptions, TargetOptions
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.options import check_format, expand_options, with_consent
+from advisor.cli.options import check_format, expand_options
 from advisor.domain.words import in_words, quoted
+from advisor.locks.registry import format_to_write
+from advisor.project.interface import UnbuiltProjectError
 from advisor.report.advice.formats import ADVICE_FORMATS
 from advisor.report.formats import Presentation
-from knowledge.domain.errors import InputError, UnsatisfiableError
-from knowledge.domain.shared_files import write_atomically
+from advisor.resolve.candidates.problem import BuildsNeededError
+from knowledge.domain.errors import AdvisorError, InputError, UnsatisfiableError
+from knowledge.domain.shared_files import write_all, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +39,7 @@ class AdviceOptions:
         Option(
             "--output -o",
             metavar="FILE",
-            help="Lock to write (default: pylock.toml).\n"
-            "Also pylock.NAME.toml, *.txt, Pipfile.lock or *.cdx.json (repeatable).",
+            help="Lock to write (default: pylock.toml).\nIts name determines its format (repeatable).",
         ),
     ] = ()
     dry_run: Annotated[bool, Option("--dry-run", help="Write no lock.")] = False
@@ -81,36 +84,26 @@ class AdviceOptions:
         Raises:
             InputError: At the first one that does.
         """
-        from advisor.locks.registry import format_to_write
-
         check_format(self.format, among=ADVICE_FORMATS.names)
         for path in self.output:
             format_to_write(path)
         if self.pr_body is not None and not self.pr_body.parent.is_dir():
             raise InputError(f"`{self.pr_body.parent}` is not a directory")
-        text_only = "take `--format text`"
-        contradictions = (
-            (self.details and self.format != "text", f"`--details` and `--format {self.format}`", text_only),
-            (self.show_code and self.format != "text", f"`--show-code` and `--format {self.format}`", text_only),
-            (self.update and self.upgrade, "`--update` and `--upgrade`", "name one of them"),
+        format, update, is_text, text_only = self.format, self.update, self.format == "text", "take `--format text`"
+        no_html = "take `--pr-body FILE`, or `advisor check --format html`"
+        mistakes = (
+            (self.details and not is_text, f"`--details` and `--format {format}` contradict each other", text_only),
+            (self.show_code and not is_text, f"`--show-code` and `--format {format}` contradict each other", text_only),
+            (update and self.upgrade, "`--update` and `--upgrade` contradict each other", "name one of them"),
+            (update and self.show_code, "`--update` recommends no settings", "take `--show-code` without `--update`"),
+            (update and self.details, "`--update` has no further details", "take `--update` without `--details`"),
+            (update and format == "html", "`--update` has no HTML report", no_html),
         )
-        for is_wrong, options, hint in contradictions:
-            if is_wrong:
-                raise InputError(f"{options} contradict each other", hint=hint)
-        if self.update:
-            self._check_update()
+        for is_made, message, hint in mistakes:
+            if is_made:
+                raise InputError(message, hint=hint)
         if self.targets is not None:
             self._check_targets(target)
-
-    def _check_update(self) -> None:
-        if self.show_code:
-            raise InputError("`--update` recommends no settings", hint="take `--show-code` without `--update`")
-        if self.details:
-            raise InputError("`--update` has no further details", hint="take `--update` without `--details`")
-        if self.format == "html":
-            raise InputError(
-                "`--update` has no HTML report", hint="take `--pr-body FILE`, or `advisor check --format html`"
-            )
 
     def _check_targets(self, target: TargetOptions) -> None:
         if self.targets != "all":
@@ -138,33 +131,29 @@ def advise(project: ProjectOptions, printed: AdviceOptions) -> None:
         if printed.update:
             _update(options, printed)
             return
-        with api.session.open_sessions(options) as sessions:
-            if len(sessions) == 1 and printed.targets is None:
-                _advise_one(sessions[0], printed)
+        with api.advice_inputs.open_inputs(options) as inputs:
+            if len(inputs) == 1 and printed.targets is None:
+                _advise_one(inputs[0], printed)
             else:
-                _advise_all(sessions, printed)
+                _advise_all(inputs, printed)
 
     with_consent(run, project)
 
 
-def _advise_one(session: api.session.AdviceSession, printed: AdviceOptions) -> None:
-    from advisor.locks.registry import format_to_write
-
-    paths = () if printed.dry_run else printed.output or (session.context.default_lock,)
+def _advise_one(inputs: api.advice_inputs.AdviceInputs, printed: AdviceOptions) -> None:
+    paths = () if printed.dry_run else printed.output or (inputs.context.default_lock,)
     for path in paths:
         format_to_write(path)
-    api.lock_files.check_only_target(session.context, paths)
-    memory = (
-        None if printed.pr_body else api.answer_memory.AnswerMemory(session, format=printed.question, outputs=paths)
-    )
+    inputs.context.check_only_target(paths)
+    memory = None if printed.pr_body else api.answer_memory.AnswerMemory(inputs, format=printed.question, outputs=paths)
     answer = memory.recall() if memory else None
     if answer is not None:
         if answer.conflict is not None:
             raise answer.conflict
-        api.lock_files.write_locks(answer.locks)
+        write_all(answer.locks)
         print_report(answer.report)
         return
-    session.keeps_result = session.announces = session.reads_sizes = True
+    session = api.session.AdviceSession(inputs, keeps_result=True, announces=True, reads_sizes=True)
     try:
         session.recommend()
     except UnsatisfiableError as error:
@@ -175,22 +164,18 @@ def _advise_one(session: api.session.AdviceSession, printed: AdviceOptions) -> N
         print_report(printed.render(session))
         raise KeyboardInterrupt
     answer = api.answer_memory.RememberedAnswer(locks=session.lock_texts(paths), report=printed.render(session, paths))
-    api.lock_files.write_locks(answer.locks)
+    write_all(answer.locks)
     if printed.pr_body is not None:
         from advisor.report.advice.update import pull_request_body
 
         write_atomically(printed.pr_body, pull_request_body(api.update.change_to_best(session, outputs=paths)))
     print_report(answer.report)
     if memory is not None:
-        memory.store(answer)
+        session.remember(memory, answer)
 
 
-def _advise_all(sessions: Sequence[api.session.AdviceSession], printed: AdviceOptions) -> None:
-    """Recommend a stack for each target, each with a lock of its own.
-
-    Raises:
-        InputError: If an option is in use that is for one target only.
-    """
+def _advise_all(inputs: Sequence[api.advice_inputs.AdviceInputs], printed: AdviceOptions) -> None:
+    """Recommend a stack for each target, each with a lock of its own."""
     from advisor.report.advice.targets import targets_json, targets_text
 
     refused = {
@@ -202,9 +187,10 @@ def _advise_all(sessions: Sequence[api.session.AdviceSession], printed: AdviceOp
     }
     for name, value in refused.items():
         if value:
-            names = quoted([session.context.name for session in sessions])
+            names = quoted([target.context.name for target in inputs])
             raise InputError(f"`{name}` is for one target, and the project has {names}", hint="name one `--target`")
-    results = api.targets.advise_targets(sessions, agree=printed.targets is not None, dry_run=printed.dry_run)
+    sessions = list(map(api.session.AdviceSession, inputs))
+    results = api.targets.advise_targets(sessions, agrees=printed.targets is not None, dry_run=printed.dry_run)
     print_report(targets_json(results) if printed.format == "json" else targets_text(results, report_layout()))
 
 
@@ -217,3 +203,41 @@ def _update(project: ProjectOptions, printed: AdviceOptions) -> None:
     print_report(update_json(change) if printed.format == "json" else update_text(change, report_layout()))
     if not change.passes:
         raise typer.Exit(1)
+
+
+def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions) -> None:
+    """Run a command; if it needs builds and the user agrees on a terminal, run it again with them.
+
+    The project is one question; the packages that a stack needs are another one, which lists them.
+
+    Args:
+        run: The command.
+        options: Its options.
+
+    Raises:
+        BuildsNeededError, UnbuiltProjectError: If there is no terminal, or the user does not agree.
+    """
+    try:
+        run(options)
+    except AdvisorError as error:
+        if isinstance(error, UnbuiltProjectError):
+            _ask(error, (), "Build the metadata of the project? This runs its code on this machine")
+            allowed = replace(options.resolution, build_project=True)
+            with_consent(run, replace(options, resolution=allowed))
+        elif isinstance(error, BuildsNeededError):
+            question = "Build these and other packages that a stack needs? This runs their code on this machine"
+            _ask(error, error.packages, question)
+            run(replace(options, resolution=replace(options.resolution, build_sdists=True)))
+        else:
+            raise
+
+
+def _ask(error: AdvisorError, packages: Sequence[str], question: str) -> None:
+    """Ask whether to build; raise the error without a terminal, or if the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise error
+    typer.echo(error.message, err=True)
+    for package in packages:
+        typer.echo(f"  {package}", err=True)
+    if not typer.confirm(question, default=False, err=True):
+        raise error

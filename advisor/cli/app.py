@@ -61,9 +61,9 @@ COMMANDS = {
     "hardware": ("hardware:app", "Show and compare hardware."),
     "rules": ("rules:app", "Show the rules and their sources."),
     "config": ("config:app", "Show the configuration that is in force."),
-    "pi": ("pi:app", "Measure performance indicators."),
+    "pi": ("pi.commands:app", "Measure performance indicators."),
     "workload": ("workload:app", "Profile your own program: which operations take its time."),
-    "knowledge": ("knowledge:app", "Query, import, export and verify the knowledge base."),
+    "knowledge": ("knowledge.commands:app", "Query, import, export and verify the knowledge base."),
 }
 """Where each command is defined, as module of this package and name in it, and the first sentences of its help."""
 
@@ -104,11 +104,16 @@ def make_app(names: Collection[str] = COMMANDS) -> typer.Typer:
     return app
 
 
+def _metadata() -> Any:
+    """Return the metadata of the installed program."""
+    from importlib.metadata import metadata
+
+    return metadata("seshat-advisor")
+
+
 def _print_version(requested: bool) -> None:
     if requested:
-        from importlib.metadata import version
-
-        typer.echo(f"advisor {version('seshat-advisor')}")
+        typer.echo(f"advisor {_metadata()['Version']}")
         raise typer.Exit
 
 
@@ -155,9 +160,7 @@ def documentation_address() -> str:
     Raises:
         InputError: If the metadata of the installed program does not hold it.
     """
-    from importlib.metadata import metadata
-
-    for text in metadata("seshat-advisor").get_all("Project-URL") or ():
+    for text in _metadata().get_all("Project-URL") or ():
         label, _, address = text.partition(",")
         if label.strip().lower() == _LABEL:
             return str(address.strip())

@@ -12,7 +12,7 @@ import typer
 
 from advisor.api.configuration import check_table, keys
 from advisor.cli.command_help import CommandGroup
-from advisor.cli.options import FormatOption, check_format
+from advisor.cli.options import FormatOption
 from advisor.gate.policy import read_policy
 from advisor.index.configuration import read_configuration, without_credentials
 from advisor.project.formats.pyproject import read_settings
@@ -34,7 +34,6 @@ def show(
     format: FormatOption = "text",
 ) -> None:
     """Print every setting with its value and where that comes from; flags of other commands win over all of them."""
-    check_format(format)
     if not directory.is_dir():
         raise InputError(f"`{directory}` is not a directory")
     path = directory / "pyproject.toml"

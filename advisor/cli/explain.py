@@ -9,10 +9,12 @@ from packaging.utils import canonicalize_name
 
 from advisor import api
 from advisor.api.options import ProjectOptions
+from advisor.cli.advise import with_consent
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.options import FormatOption, check_format, expand_options, with_consent
+from advisor.cli.options import FormatOption, check_format, expand_options
 from advisor.report.advice.reasons import explanation_json, explanation_text, prices_json, prices_text
 from advisor.report.advice.tree import FORMATS, tree_report
+from advisor.resolve.explanation.graph import dependency_graph
 
 
 @expand_options
@@ -24,7 +26,6 @@ def explain(
     format: FormatOption = "text",
 ) -> None:
     """Explain a package: why this version, who requires it, why not the newest, what the runner-up loses."""
-    check_format(format)
 
     def run(options: ProjectOptions) -> None:
         with api.session.open_session(options) as session:
@@ -48,7 +49,6 @@ def prices(
     format: FormatOption = "text",
 ) -> None:
     """Price each of the project's own constraints, and other interpreters: what giving it up would buy."""
-    check_format(format)
 
     def run(options: ProjectOptions) -> None:
         with api.session.open_session(options) as session:
@@ -74,7 +74,8 @@ def tree(
 
     def run(options: ProjectOptions) -> None:
         with api.session.open_session(options) as session:
-            graph = session.tree()
+            solved = session.solved()
+        graph = dependency_graph(solved.request.problem, solved.request.source, solved.stack)
         typer.echo(tree_report(graph, format=format, invert=invert, package=start, depth=depth))
 
     with_consent(run, project)

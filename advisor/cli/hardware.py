@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from advisor import api
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format, print_json
 from advisor.report.hardware import hardware_table, machine_lines, machine_record
 from knowledge.domain.errors import InputError, suggest
 from knowledge.hardware.accelerators import model_of
@@ -41,10 +40,9 @@ def compare_hardware(
     # The tables of accelerators need NumPy.
     from advisor.report.accelerators import hardware_comparison_document, hardware_comparison_text
 
-    check_format(format)
     comparison = api.queries.compare_hardware(accelerator, reference, workload=workload, knowledge=knowledge)
     if format == "json":
-        typer.echo(json.dumps(hardware_comparison_document(comparison), indent=2))
+        print_json(hardware_comparison_document(comparison))
     else:
         print_report(hardware_comparison_text(comparison, report_layout()))
 
@@ -63,12 +61,11 @@ def show(
     format: FormatOption = "text",
 ) -> None:
     """Print a hardware profile, by default this machine's, and what the catalogue states about its accelerators."""
-    check_format(format)
     choice = name or hardware or "detect"
     profile = find_profile(choice)
     machine = find_machine(choice)
     if format == "json":
-        typer.echo(json.dumps(machine_record(profile, machine), indent=2))
+        print_json(machine_record(profile, machine))
         return
     model = machine.model if machine is not None else None
     if model is None:
@@ -105,20 +102,18 @@ def list_profiles(
     format: FormatOption = "text",
 ) -> None:
     """List the shipped profiles, or instances of cloud providers."""
-    check_format(format)
     machines = list(shipped_machines().values())
     if instances is not None:
         check_format(instances, among=(*PROVIDERS, "all"), what="cloud provider")
         machines = [m for m in cloud_instances().values() if instances in (m.provider, "all")]
-    if vendor is not None:
-        _check_filter("vendor", vendor, {_vendor(m) for m in machines})
-        machines = [m for m in machines if vendor.lower() == _vendor(m)]
-    if kind is not None:
-        _check_filter("kind", kind, {_kind(m) for m in machines})
-        machines = [m for m in machines if kind.lower() == _kind(m)]
-    if architecture is not None:
-        _check_filter("architecture", architecture, {value for m in machines for value in _architectures(m)})
-        machines = [m for m in machines if architecture.lower() in _architectures(m)]
+    for option, value, names_of in (
+        ("vendor", vendor, _vendor),
+        ("kind", kind, _kind),
+        ("architecture", architecture, _architectures),
+    ):
+        if value is not None:
+            _check_filter(option, value, {name for machine in machines for name in names_of(machine)})
+            machines = [machine for machine in machines if value.lower() in names_of(machine)]
     if min_memory is not None:
         machines = [m for m in machines if _memory(m) >= min_memory * 2**30]
     if text is not None:
@@ -126,32 +121,27 @@ def list_profiles(
     if not machines:
         raise InputError("no profile has these properties", hint="`advisor hardware list` lists all of them")
     if format == "json":
-        typer.echo(json.dumps([machine_record(m.profile, m) for m in machines], indent=2))
+        print_json([machine_record(m.profile, m) for m in machines])
         return
     typer.echo(hardware_table(machines))
 
 
 def _check_filter(option: str, value: str, values: Iterable[str]) -> None:
-    """Refuse a value that no profile has.
-
-    Raises:
-        InputError: If no profile has it.
-    """
+    """Refuse a value that no profile has."""
     choices = sorted(choice for choice in values if choice)
     if value.lower() not in choices:
         raise InputError(f"no profile has {option} `{value}`", hint=suggest(value.lower(), choices))
 
 
-def _vendor(machine: ShippedMachine) -> str:
+def _vendor(machine: ShippedMachine) -> tuple[str, ...]:
     """Return the vendor of the accelerator, or of the processor by its usual name."""
-    if machine.model is not None:
-        return machine.model.vendor
     vendor = machine.profile.cpu.vendor
-    return {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(vendor, vendor.lower())
+    usual = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(vendor, vendor.lower())
+    return (machine.model.vendor if machine.model is not None else usual,)
 
 
-def _kind(machine: ShippedMachine) -> str:
-    return machine.model.kind if machine.model is not None else _PROCESSOR
+def _kind(machine: ShippedMachine) -> tuple[str, ...]:
+    return (machine.model.kind if machine.model is not None else _PROCESSOR,)
 
 
 def _architectures(machine: ShippedMachine) -> tuple[str, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import sys
+import json
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +17,7 @@ import typer
 from advisor.api.option import Option, OptionField, option_fields
 from advisor.api.options import HARDWARE, KNOWLEDGE, IndexOptions, ProjectOptions
 from advisor.cli.console import show_information
-from knowledge.domain.errors import AdvisorError, InputError
+from knowledge.domain.errors import InputError
 
 
 class Only(tuple[str, ...]):
@@ -143,51 +143,8 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions) -> None:
-    """Run a command; if it needs builds and the user agrees on a terminal, run it again with them.
-
-    The project is one question; the packages that a stack needs are another one, which lists them.
-
-    Args:
-        run: The command.
-        options: Its options.
-
-    Raises:
-        BuildsNeededError, UnbuiltProjectError: If there is no terminal, or the user does not agree.
-    """
-    try:
-        run(options)
-    except AdvisorError as error:
-        # Imported here, because a remembered answer needs neither.
-        from advisor.project.interface import UnbuiltProjectError
-        from advisor.resolve.candidates.problem import BuildsNeededError
-
-        if isinstance(error, UnbuiltProjectError):
-            _ask(error, (), "Build the metadata of the project? This runs its code on this machine")
-            allowed = replace(options.resolution, build_project=True)
-            with_consent(run, replace(options, resolution=allowed))
-        elif isinstance(error, BuildsNeededError):
-            question = "Build these and other packages that a stack needs? This runs their code on this machine"
-            _ask(error, error.packages, question)
-            run(replace(options, resolution=replace(options.resolution, build_sdists=True)))
-        else:
-            raise
-
-
-def _ask(error: AdvisorError, packages: Sequence[str], question: str) -> None:
-    """Ask whether to build; raise the error without a terminal, or if the answer is no."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise error
-    typer.echo(error.message, err=True)
-    for package in packages:
-        typer.echo(f"  {package}", err=True)
-    if not typer.confirm(question, default=False, err=True):
-        raise error
-
-
 HardwareOption = Annotated[str | None, typer_option(HARDWARE)]
 KnowledgeOption = Annotated[str | None, typer_option(KNOWLEDGE)]
-FormatOption = Annotated[str, typer.Option("--format", metavar="FORMAT", help="text or json.")]
 
 
 def check_format(choice: str, *, among: Sequence[str] = ("text", "json"), what: str = "format") -> None:
@@ -198,3 +155,32 @@ def check_format(choice: str, *, among: Sequence[str] = ("text", "json"), what: 
     """
     if choice not in among:
         raise InputError(f"there is no {what} `{choice}`", hint=f"take one of {', '.join(f'`{f}`' for f in among)}")
+
+
+def _text_or_json(choice: str) -> str:
+    check_format(choice)
+    return choice
+
+
+FormatOption = Annotated[str, typer.Option("--format", metavar="FORMAT", help="text or json.", callback=_text_or_json)]
+
+
+def print_json(document: object) -> None:
+    """Print a document to standard output as indented JSON."""
+    typer.echo(json.dumps(document, indent=2))
+
+
+def print_list(format: str, name: str, records: Iterable[object], lines: Iterable[str], *, empty: str = "") -> None:
+    """Print entries as JSON, or one line each.
+
+    Args:
+        format: ``json`` or ``text``.
+        name: Key of the entries in JSON.
+        records: The entries in JSON.
+        lines: The same as texts.
+        empty: Line that is printed if there are no entries.
+    """
+    if format == "json":
+        print_json({"schema_version": 1, name: list(records)})
+    elif text := "\n".join(lines) or empty:
+        typer.echo(text)

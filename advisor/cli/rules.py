@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import report_layout
-from advisor.cli.options import FormatOption, check_format
+from advisor.cli.options import FormatOption, print_json
 from advisor.domain.words import ratio_text
 from advisor.gate.findings import all_codes
 from advisor.report.layout import wrapped
@@ -24,10 +23,9 @@ app = CommandGroup(help="Show the rules and their sources.")
 @app.command("list")
 def list_rules(format: FormatOption = "text") -> None:
     """List the rules."""
-    check_format(format)
     rules = shipped_rules()
     if format == "json":
-        typer.echo(json.dumps([asdict(rule) for rule in rules], indent=2))
+        print_json([asdict(rule) for rule in rules])
         return
     width = max(len(rule.id) for rule in rules)
     for rule in rules:
@@ -37,13 +35,12 @@ def list_rules(format: FormatOption = "text") -> None:
 @app.command("show")
 def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], format: FormatOption = "text") -> None:
     """Print one rule with its source."""
-    check_format(format)
     match = next((r for r in shipped_rules() if r.id == rule), None)
     if match is None:
         hint = suggest(rule, [r.id for r in shipped_rules()], otherwise="`advisor rules list` lists the rules")
         raise InputError(f"there is no rule `{rule}`", hint=hint)
     if format == "json":
-        typer.echo(json.dumps(asdict(match), indent=2))
+        print_json(asdict(match))
         return
     typer.echo(summary_of_rule(match))
     for key, value in asdict(match).items():
@@ -68,13 +65,12 @@ def rule(
     format: FormatOption = "text",
 ) -> None:
     """Explain a finding of `check` or `advise`: what it means, why it matters, what to do."""
-    check_format(format)
     findings = all_codes()
     matches = [about for about in findings.values() if code is None or code.upper() == about.code or code == about.name]
     if not matches:
         raise InputError(f"there is no finding `{code}`", hint=suggest(str(code).upper(), findings))
     if format == "json":
-        typer.echo(json.dumps([asdict(about) for about in matches], indent=2))
+        print_json([asdict(about) for about in matches])
     elif code is None:
         typer.echo("\n".join(f"{about.code}  {about.level:7}  {about.name}: {about.summary}" for about in matches))
     else:

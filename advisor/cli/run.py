@@ -20,6 +20,7 @@ from advisor.api.option import Option, read_pairs
 from advisor.cli.console import say, warn
 from advisor.cli.options import check_format, expand_options
 from advisor.domain.words import quoted, visible
+from advisor.report import environment
 from knowledge.domain.errors import AdvisorError, InputError
 
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
@@ -50,7 +51,7 @@ class SettingsOptions:
         Option("--framework", metavar="NAME", help="Only the settings of this framework (repeatable)."),
     ] = ()
 
-    def read(self) -> api.run_settings.RunSettings:
+    def read(self) -> api.run_settings.AppliedSettings:
         """Return the settings; settings whose record differs from the catalogue are reported.
 
         Raises:
@@ -132,8 +133,6 @@ def env(
     ] = "shell",
 ) -> None:
     """Print the environment variables of the run-time settings of a lock."""
-    from advisor.report import environment
-
     check_format(format, among=("shell", *environment.WRITERS))
     name = _shell(shell, format)
     settings = options.read().settings
@@ -145,18 +144,12 @@ def env(
 
 
 def _shell(shell: str | None, format: str) -> str:
-    """Return the name of the shell that reads the output.
-
-    Raises:
-        InputError: If it is not known, or the output is not for a shell.
-    """
-    from advisor.report.environment import SHELLS
-
+    """Return the name of the shell that reads the output."""
     if shell is not None and format != "shell":
         raise InputError(f"`--shell` and `--format {format}` contradict each other", hint="name one of them")
     default = "powershell" if os.name == "nt" else "bash"
     name = shell or Path(os.environ.get("SHELL", "") or default).name
-    if format == "shell" and name not in SHELLS:
+    if format == "shell" and name not in environment.SHELLS:
         source = "" if shell else " in `$SHELL`"
         raise InputError(
             f"the shell `{name}`{source} is not known", hint="name one with `--shell bash|fish|powershell`"

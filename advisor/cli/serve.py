@@ -14,6 +14,7 @@ from advisor.cli.console import say, warn
 from advisor.cli.options import KnowledgeOption
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.extras import needs_extra
+from pi_runners.catalogue import Indicators
 
 
 def serve(
@@ -29,14 +30,12 @@ def serve(
     Make tokens with `advisor knowledge token create`. It speaks plain HTTP: put a proxy that speaks TLS before it.
     Each request is logged as one line of JSON on the error output.
     """
-    from pi_runners.catalogue import Indicators
-
     with needs_extra("serve", "`advisor serve`"):
         import uvicorn
 
         from knowledge.service.access import LOGGER
         from knowledge.service.app import create_app
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         app = create_app(store, Indicators(), most_bytes=int(most * 1e6))
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET

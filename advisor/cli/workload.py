@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from advisor import api
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, check_format
+from advisor.cli.options import FormatOption, print_json
 from advisor.domain.words import visible
-from advisor.project.workload.file import WORKLOAD_FILE
+from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, select_workload
 from advisor.report.evidence import draw_svg
 from advisor.report.workload import workload_json, workload_plot, workload_text, workloads_json, workloads_text
 from knowledge.domain.errors import InputError
@@ -49,11 +50,7 @@ def profile(
     format: FormatOption = "text",
 ) -> None:
     """Run a program with its framework's profiler, end it after some steps, and write a workload."""
-    # The readers of profiles need NumPy.
-    from pi_runners.profile.run import ProfileRequest
-
-    check_format(format)
-    request = ProfileRequest(
+    request = api.workload.ProfileRequest(
         command=tuple(command),
         directory=project,
         steps=steps,
@@ -87,7 +84,6 @@ def import_(
     format: FormatOption = "text",
 ) -> None:
     """Write a workload from a trace that exists."""
-    check_format(format)
     result = api.workload.import_trace(trace, project=project, name=name, framework=framework, steps=steps)
     _print_result(result, project, format)
 
@@ -95,10 +91,9 @@ def import_(
 @app.command("list")
 def list_workloads(project: _ProjectOption = Path("."), format: FormatOption = "text") -> None:
     """List the profiled workloads of a project."""
-    check_format(format)
-    workloads = api.workload.read_workloads(project)
+    workloads = read_workloads(project)
     if format == "json":
-        typer.echo(json.dumps(workloads_json(workloads), indent=2))
+        print_json(workloads_json(workloads))
     elif workloads:
         typer.echo(workloads_text(workloads))
     else:
@@ -115,11 +110,10 @@ def show(
     format: FormatOption = "text",
 ) -> None:
     """Print where the time of a workload goes: parts, layers, dominating kernels."""
-    check_format(format)
-    selected = api.workload.select_workload(project, name)
+    selected = select_workload(project, name)
     _print(selected, format, parts=0)
     if plot is not None:
-        _draw(selected, plot)
+        write_plot(plot, *workload_plot(selected))
 
 
 def _print_result(result: api.workload.WorkloadResult, project: Path, format: str) -> None:
@@ -135,9 +129,13 @@ def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
     typer.echo(text if format == "json" else visible(text))
 
 
-def _draw(workload: ProfiledWorkload, path: Path) -> None:
+def write_plot(path: Path, draw: Callable[[Any], None], rows: int) -> None:
+    """Draw a plot with a number of rows to an SVG file.
+
+    Raises:
+        InputError: If the file has another suffix.
+    """
     if path.suffix != ".svg":
         raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")
-    draw, rows = workload_plot(workload)
     write_atomically(path, draw_svg(draw, rows=rows))
     say(f"wrote `{path}`")

@@ -166,11 +166,7 @@ def parse_direct_reference(text: str, folder: Path, *, editable: bool = False) -
 
 
 def _expanded(text: str, folder: Path) -> str:
-    """Return an address with its variables (`${NAME}`) replaced by their values, as pip does.
-
-    Raises:
-        ValueError: If a variable is not set.
-    """
+    """Return an address with its variables (`${NAME}`) replaced by their values, as pip does."""
     variables = {"PROJECT_ROOT": folder.absolute().as_posix(), **os.environ}
     for name in _VARIABLE.findall(text):
         if name not in variables:
@@ -208,11 +204,7 @@ def _parse_archive(url: str) -> ParsedReference:
 
 
 def _required_hash(options: Mapping[str, str]) -> str:
-    """Return the SHA-256 in the fragment of an address; empty if it has no hash.
-
-    Raises:
-        ValueError: If it has another hash, which would not be checked.
-    """
+    """Return the SHA-256 in the fragment of an address; empty if it has no hash."""
     if others := sorted(_OTHER_HASHES & options.keys()):
         raise ValueError(f"its hash `{others[0]}` cannot be checked, only `sha256` can")
     return options.get("sha256", "").lower()
@@ -249,11 +241,7 @@ def _split_extras(text: str) -> tuple[str, frozenset[str]]:
 
 
 def _inside(subdirectory: str) -> str:
-    """Return a relative path inside a directory.
-
-    Raises:
-        ValueError: If it is outside.
-    """
+    """Return a relative path inside a directory."""
     path = PurePosixPath(subdirectory)
     if path.is_absolute() or ".." in path.parts:
         raise ValueError(f"the subdirectory `{subdirectory}` is outside of its repository")

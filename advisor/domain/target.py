@@ -149,11 +149,7 @@ def _python(text: str) -> tuple[Version, bool]:
 
 
 def _check_runs(target: Target) -> None:
-    """Check that the processor of a target can run programs for its platform.
-
-    Raises:
-        InputError: If it cannot.
-    """
+    """Check that the processor of a target can run programs for its platform."""
     hardware, platform = target.hardware, target.platform
     required, processor = _machine(target.architecture), _machine(hardware.cpu.architecture)
     supported = {processor, *_ALSO_RUNS.get(processor, ())}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -95,9 +97,10 @@ def flops_text(flops: float) -> str:
     return f"about {rounded / unit:g} {name}"
 
 
-def quoted(names: Collection[str]) -> str:
-    """Return names in backticks, separated by commas."""
-    return ", ".join(f"`{name}`" for name in names)
+def quoted(names: Collection[str], most: int = sys.maxsize) -> str:
+    """Return names in backticks, separated by commas; of more than the most, only the first ones and the number."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(f"`{name}`" for name in islice(names, most)) + more
 
 
 def in_words(words: Sequence[str], conjunction: str) -> str:
@@ -139,7 +142,7 @@ def workload_text(prediction: Prediction) -> str:
     if not prediction.workload:
         return "no workload selected"
     if len(prediction.kinds) < 2:
-        return f"workload `{prediction.workload}`"
+        return f"workload `{prediction.workload}`{', the only measured kind' if prediction.kinds else ''}"
     number = len(prediction.kinds)
     if not (prediction.is_known and prediction.changes):
         return f"{number} kinds of workloads"
@@ -148,7 +151,7 @@ def workload_text(prediction: Prediction) -> str:
 
 def range_text(prediction: Prediction) -> str:
     """Return the range of the speed-ups over the kinds or the sizes of programs; empty if both are known."""
-    if prediction.kinds:
+    if len(prediction.kinds) > 1:
         ratios = sorted(kind.speedup for kind in prediction.kinds)
         least, most = ratio_text(ratios[0], "exact"), ratio_text(ratios[-1], "exact")
         return f"{least}x to {most}x, depending on the workload; select it with `--workload`"
@@ -180,7 +183,7 @@ def ratio_text(ratio: float, form: RatioForm = "short") -> str:
         case "exact":
             return f"{ratio:.3f}"
         case "percent":
-            return f"{(ratio - 1) * 100:.1f}"
+            return f"{(ratio - 1) * 100:z.1f}"
         case "time":
             return f"{ratio:.3g}"
 

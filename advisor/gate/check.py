@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from packaging.utils import NormalizedName
 
-from advisor.gate.checks.artifacts import LockArtifacts, check_files, check_hash_loss, check_vulnerabilities
-from advisor.gate.checks.compatibility import check_compatibility, check_observations, check_slowdowns
-from advisor.gate.checks.download import check_download, check_growth
-from advisor.gate.checks.requirements import check_requirements
-from advisor.gate.checks.settings import (
-    check_contradictions,
-    check_recommended_settings,
-    check_slow_settings,
-    check_supported_settings,
-    check_unread_files,
-)
-from advisor.gate.checks.speed_limits import check_gap, check_regression, check_setting_regression
-from advisor.gate.checks.unindexed import check_changed_content, check_replaced_by_directories
+from advisor.gate.checks import checks_of
+from advisor.gate.checks.artifacts import LockArtifacts
+from advisor.gate.checks.speed_limits import check_gap
 from advisor.gate.comparison import LockComparison, compare
 from advisor.gate.findings import Finding, Place, gate_codes, merge_targets
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
-from advisor.gate.scope import Check, GateCase, InstallableFiles, ProjectState, Scope
+from advisor.gate.scope import GateCase, InstallableFiles, ProjectState, Scope
 from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
 from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.candidates.index import IndexCandidates
@@ -37,30 +28,6 @@ from advisor.resolve.explanation.stack_requirements import requirements_within
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
 
-STATE_CHECKS: tuple[Check, ...] = (
-    check_compatibility,
-    check_slowdowns,
-    check_observations,
-    check_slow_settings,
-    check_recommended_settings,
-    check_supported_settings,
-    check_contradictions,
-    check_unread_files,
-    check_files,
-    check_requirements,
-    check_vulnerabilities,
-)
-"""Checks of one state of a project by itself. A change is not blamed for what its base has, too."""
-CHANGE_CHECKS: tuple[Check, ...] = (
-    check_replaced_by_directories,
-    check_changed_content,
-    check_hash_loss,
-    check_regression,
-    check_setting_regression,
-    check_growth,
-    check_download,
-)
-"""Checks of a change. Without a base, only the last one applies."""
 PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV012")
 """Codes of findings about stacks that cannot be installed or do not run: their speed is not predicted."""
 
@@ -153,7 +120,7 @@ def check(
     before: GatePolicy | None = None,
     policy_changes: Sequence[Finding] = (),
 ) -> GateResult:
-    """Check a project for its targets.
+    """Check a project for its targets. The result says whether the check could be completed.
 
     Args:
         cases: The project and a target, for each target.
@@ -161,9 +128,6 @@ def check(
         today: The date, in UTC.
         before: The policy of the base, if there is one: problems of exceptions that it has, too, are not reported.
         policy_changes: Findings about the project's own policy, if it differs from the policy that is applied.
-
-    Returns:
-        The result, even if the check could not be completed.
     """
     targets = tuple(check_target(case, policy, today=today) for case in cases)
     every = [*policy_changes, *(f for target in targets for f in target.findings)]
@@ -190,13 +154,7 @@ def unreadable(error: UnreadableFileError) -> GateResult:
 
 
 def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetResult:
-    """Check one target; with a base, only findings that the change causes are reported.
-
-    Args:
-        case: The project and the target.
-        policy: The policy.
-        today: The date, in UTC.
-    """
+    """Check one target; with a base, only findings that the change causes are reported."""
     head = Scope(case=case, state=case.head, policy=policy)
     base = Scope(case=case, state=case.base[1], policy=policy) if case.base is not None else None
     of_base, of_head = list[Finding](), list[Finding]()
@@ -204,8 +162,8 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
     try:
         if base is not None:
             comparison = _compared(head, base)
-            _run(STATE_CHECKS, base, of_base)
-        _run(STATE_CHECKS, head, of_head)
+            _run("STATE_CHECKS", base, of_base)
+        _run("STATE_CHECKS", head, of_head)
     except AdvisorError as error:
         failure = error
     findings = _new_findings(of_head, of_base)
@@ -214,9 +172,10 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
         reason = obstacle or prediction_obstacle(f"the base {comparison.base}", of_base, policy, today=today)
         comparison = comparison.without_prediction(reason) if reason else comparison
     if failure is None:
-        head = head.of_change(base, comparison)
+        # What was made once for the checks of the state is not made again.
+        head = replace(head, base=base, comparison=comparison)
         try:
-            _run(CHANGE_CHECKS, head, findings)
+            _run("CHANGE_CHECKS", head, findings)
             if case.recommend is not None:
                 best = case.recommend()
                 if not obstacle:
@@ -236,14 +195,13 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
     )
 
 
-def _run(checks: Iterable[Check], scope: Scope, findings: list[Finding]) -> None:
+def _run(kind: Literal["STATE_CHECKS", "CHANGE_CHECKS"], scope: Scope, findings: list[Finding]) -> None:
     """Add the findings of checks to a list; if a check raises an error, its earlier findings are in the list."""
-    for check in checks:
+    for check in checks_of(kind):
         findings.extend(check(scope))
 
 
 def _compared(head: Scope, base: Scope) -> LockComparison:
-    """Compare the lock of a project with the lock of its base."""
     stacks = [head.lock.versions, base.lock.versions]
     path = head.lock.path or base.lock.path or Path()
     before, after = (
@@ -261,36 +219,19 @@ def _compared(head: Scope, base: Scope) -> LockComparison:
 
 
 def prediction_obstacle(stack: str, findings: Iterable[Finding], policy: GatePolicy, *, today: date) -> str:
-    """Return why the speed of a stack is not predicted: it cannot run, by an error that the policy does not ignore.
-
-    Args:
-        stack: What to call the stack.
-        findings: Findings about the stack.
-        policy: The policy.
-        today: The date, in UTC.
-
-    Returns:
-        The reason; empty if the speed can be predicted.
-    """
+    """Return why a stack cannot run, by errors that the policy does not ignore; empty if its speed can be predicted."""
     reported, _ = policy.apply(list(findings), today=today)
-    errors = [finding for finding in reported if finding.fails and finding.code in PREVENT_PREDICTION]
-    if not errors:
-        return ""
-    first = errors[0]
-    more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-    return f"{stack} has {first.code} {gate_codes()[first.code].name}{more}"
+    codes = [finding.code for finding in reported if finding.fails and finding.code in PREVENT_PREDICTION]
+    more = f" and {len(codes) - 1} more" if len(codes) > 1 else ""
+    return f"{stack} has {codes[0]} {gate_codes()[codes[0]].name}{more}" if codes else ""
 
 
 def _new_findings(of_head: Iterable[Finding], of_base: Iterable[Finding]) -> list[Finding]:
     """Return the findings that the base does not have for the same files."""
     base_files: dict[tuple[str, str, str], set[str]] = {}
     for finding in of_base:
-        base_files.setdefault(_key(finding), set()).update(finding.cause.files)
-    return [
-        finding
-        for finding in of_head
-        if not (_key(finding) in base_files and base_files[_key(finding)].issuperset(finding.cause.files))
-    ]
+        base_files.setdefault(finding.key, set()).update(finding.cause.files)
+    return [f for f in of_head if f.key not in base_files or not base_files[f.key].issuperset(f.cause.files)]
 
 
 def _gap_findings(head: Scope, best: RecommendedStack, prediction: Prediction) -> list[Finding]:
@@ -307,7 +248,3 @@ def _direct(state: ProjectState) -> set[str]:
     """Return the packages that a project names; pinned requirements name all packages, so CUDA's do not count."""
     names = {str(root.name) for root in state.problem.roots if not root.constraint}
     return {n for n in names if not n.startswith(CUDA_LIBRARIES)} if state.lock.is_project else names
-
-
-def _key(finding: Finding) -> tuple[str, str, str]:
-    return (finding.code, finding.package, finding.subject)

@@ -30,6 +30,11 @@ class PackageChange:
             return "removed"
         return "upgraded" if self.after > self.before else "downgraded"
 
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Its name, and both versions as texts; ``-`` is absent."""
+        return self.package, str(self.before or "-"), str(self.after or "-")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockComparison:
@@ -77,16 +82,7 @@ def compare(
     settings: tuple[SettingChange, ...] = (),
     direct: Collection[str] = (),
 ) -> LockComparison:
-    """Compare a lock with its base.
-
-    Args:
-        base: Display name of the base.
-        before: Versions of the base.
-        after: Versions of the lock.
-        predictor: Predictions from the observations.
-        settings: Run-time settings that differ.
-        direct: Packages that the project names.
-    """
+    """Compare a lock with its base; ``direct`` are the packages that the project names."""
     measured = performance_versions({**before, **after})
     changes = changes_between(before, after)
     return LockComparison(

@@ -121,6 +121,11 @@ class Finding:
         return hash_of_text("\n".join((self.code, self.place.path, self.package, self.subject)))
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        """What it has in common with the same finding before a change, whatever the versions are."""
+        return self.code, self.package, self.subject
+
+    @property
     def fails(self) -> bool:
         """Whether it fails the gate."""
         return self.level == "error"

@@ -22,7 +22,6 @@ EXCEPTION_CODES = ("ADV020", "ADV021")
 MAX_REGRESSION = 0.03
 MAX_GAP = 0.10
 _PERCENTAGE = re.compile(r"\s*(?P<number>\d{1,12}(?:\.\d{1,12})?)\s*%\s*")
-_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +45,7 @@ class GrowthLimit:
         return None if size is None else cls(size=size)
 
     def allows(self, growth: int, *, base: int) -> bool:
-        """Whether a download may grow.
-
-        Args:
-            growth: The growth in bytes.
-            base: The download of the base in bytes.
-        """
+        """Whether a download may grow by some bytes, if the download of the base has so many bytes."""
         return growth <= (self.size if self.size is not None else (self.fraction or 0.0) * base)
 
     def __str__(self) -> str:
@@ -122,11 +116,7 @@ class GatePolicy:
         return "warning" if default == "error" else default
 
     def apply(self, findings: list[Finding], *, today: date) -> tuple[list[Finding], list[tuple[Finding, Ignore]]]:
-        """Apply the exceptions.
-
-        Args:
-            findings: All findings.
-            today: The date, in UTC.
+        """Apply the exceptions that are valid on a day.
 
         Returns:
             The findings that no exception covers, with those about the exceptions themselves; and the findings that an
@@ -158,12 +148,7 @@ class GatePolicy:
 
 
 def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text: str = "") -> GatePolicy:
-    """Read `[tool.advisor.gate]`.
-
-    Args:
-        table: The table.
-        path: Its file, for messages and findings.
-        text: Content of the file, for line numbers.
+    """Read `[tool.advisor.gate]` from the table in a file; the text of the file gives line numbers.
 
     Raises:
         InputError: If a key does not exist, a value has the wrong type, or no lock could ever pass.
@@ -181,13 +166,16 @@ def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text:
             f"`{path}`: `tool.advisor.gate.indexes` is empty, so no package could ever pass",
             hint="name the indexes that packages may come from, or remove the key",
         )
+    ignores = table.get("ignore", [])
+    if not isinstance(ignores, list) or not all(isinstance(entry, dict) for entry in ignores):
+        raise InputError(f"`{path}`: `tool.advisor.gate.ignore` is not a list of tables", hint=_EXAMPLE)
     return GatePolicy(
         fail=frozenset(fail | _codes(table.get("extend-fail", []), "extend-fail", path)),
         max_regression=_fraction(table, "max-regression", MAX_REGRESSION, path),
         max_gap=_fraction(table, "max-gap", MAX_GAP, path),
         max_growth=_growth(table["max-growth"], path) if "max-growth" in table else None,
         indexes=None if indexes is None else tuple(indexes),
-        ignores=_ignores(table.get("ignore", []), path, text),
+        ignores=tuple(_ignore(entry, path, text) for entry in ignores),
         path=path,
     )
 
@@ -214,18 +202,15 @@ def _texts(value: Any, key: str, path: str) -> list[str]:
 
 def _fraction(table: Mapping[str, Any], key: str, default: float, path: str) -> float:
     value = table.get(key, default)
-    where = f"`{path}`: `tool.advisor.gate.{key} = {value!r}`"
-    if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
-        value = float(match[1]) / 100
+    where, hint = f"`{path}`: `tool.advisor.gate.{key} = {value!r}`", f'write `{key} = 0.05` or `{key} = "5 %"`'
+    if isinstance(value, str) and (match := _PERCENTAGE.fullmatch(value)):
+        value = float(match["number"]) / 100
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{where} is not a fraction", hint=f'write `{key} = 0.05` or `{key} = "5 %"`')
+        raise InputError(f"{where} is not a fraction", hint=hint)
     if value < 0:
-        raise InputError(
-            f"{where} is negative, so even an unchanged lock would fail",
-            hint=f'write `{key} = 0.05` or `{key} = "5 %"`',
-        )
+        raise InputError(f"{where} is negative, so even an unchanged lock would fail", hint=hint)
     if key == "max-regression" and value >= 1:
-        raise InputError(f"{where} lets everything pass", hint=f'write `{key} = 0.05` or `{key} = "5 %"`')
+        raise InputError(f"{where} lets everything pass", hint=hint)
     return float(value)
 
 
@@ -237,12 +222,6 @@ def _growth(value: Any, path: str) -> GrowthLimit:
             hint='write `max-growth = "200 MB"` or `max-growth = "10 %"`',
         )
     return limit
-
-
-def _ignores(value: Any, path: str, text: str) -> tuple[Ignore, ...]:
-    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise InputError(f"`{path}`: `tool.advisor.gate.ignore` is not a list of tables", hint=_EXAMPLE)
-    return tuple(_ignore(entry, path, text) for entry in value)
 
 
 _EXAMPLE = 'write `ignore = [{ code = "ADV009", package = "idna", reason = "not reachable", expires = 2027-01-31 }]`'
@@ -259,8 +238,8 @@ def _ignore(entry: Mapping[str, Any], path: str, text: str) -> Ignore:
     codes = gate_codes()
     code = next((c for c, about in codes.items() if entry["code"] in (c, about.name)), None)
     if code is None:
-        hint = suggest(entry["code"], codes)
-        raise InputError(f"{where} names `{entry['code']}`, which is not the code or the name of a finding", hint=hint)
+        message = f"{where} names `{entry['code']}`, which is not the code or the name of a finding"
+        raise InputError(message, hint=suggest(entry["code"], codes))
     expires = entry.get("expires")
     if isinstance(expires, str):
         try:

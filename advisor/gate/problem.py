@@ -1,16 +1,21 @@
-"""The problem of a project as the gate reads it: without its own pins, with readable packages from other places."""
+"""How the gate reads a project: its problem without its own pins, packages from other places, locks of no target."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
+from advisor.gate.findings import Finding, Place
+from advisor.gate.policy import GatePolicy
 from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock
+from advisor.locks.registry import lock_formats
 from advisor.resolve.candidates.direct import with_direct_packages
 from advisor.resolve.candidates.problem import ResolutionProblem
 from knowledge.domain.errors import AdvisorError
@@ -55,3 +60,23 @@ def _unpinned(root: RootRequirement) -> RootRequirement:
     free = Requirement(str(root.requirement))
     free.specifier = type(free.specifier)()
     return replace(root, requirement=free, hashes=frozenset())
+
+
+def find_unchecked_locks(
+    directory: Path, policy: GatePolicy, *, checked: Collection[Path], base: Path | None
+) -> Iterator[Finding]:
+    """Yield a note for each lock that no target checks; with a base, only for locks that the change adds or edits.
+
+    The files with the project's requirements count as checked. `base` is the project's directory in the base.
+    """
+    for path in (path for lock_format in lock_formats() for path in lock_format.all(directory)):
+        before = base / path.name if base is not None else None
+        is_new = before is None or not before.is_file() or before.read_bytes() != path.read_bytes()
+        if path not in checked and is_new:
+            yield Finding(
+                code="ADV022",
+                level=policy.level_of("ADV022"),
+                message=f"the lock `{path.name}` is not checked: set it as the `lock` of a target, or use `--current`",
+                place=Place(path=str(path), line=1),
+                subject=path.name,
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from packaging.version import Version
@@ -18,13 +18,7 @@ from advisor.resolve.score.predictor import Predictor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendedStack:
-    """The recommended stack of a problem.
-
-    Attributes:
-        versions: Version of each package.
-        proven: Whether its score is proven to be optimal.
-        settings_gain: What the recommended run-time settings gain; `None` if there are none.
-    """
+    """The recommended stack, whether its score is proven to be optimal, and what its settings gain, if it has any."""
 
     versions: Mapping[str, Version]
     proven: bool
@@ -36,7 +30,7 @@ def find_recommended_stack(
     client: IndexClient,
     predictor: Predictor,
     *,
-    criteria: Sequence[str],
+    criteria: object,
     solve: Callable[[], tuple[Selection, Advice]],
 ) -> RecommendedStack:
     """Return the recommended stack, from the cache if nothing that it depends on has changed.
@@ -56,9 +50,7 @@ def find_recommended_stack(
     """
     memo = Memo(client.cache, "recommended")
     question = [predictor.evidence_state, _without_places(problem), client.configuration, criteria]
-    # Vulnerability records and descriptions of variants are not part of the pages.
-    is_on_pages = "security" not in criteria and not problem.policy.variants
-    document = memo.read(question) if is_on_pages else None
+    document = None if criteria is None else memo.read(question)
     if document is not None and client.digests(document["pages"]) == document["pages"]:
         return RecommendedStack(
             versions={name: Version(version) for name, version in document["versions"].items()},
@@ -66,7 +58,7 @@ def find_recommended_stack(
         )
     selection, advice = solve()
     versions = advice.optimum.stack.versions
-    if not advice.optimum.stopped:
+    if criteria is not None and not advice.optimum.stopped:
         document = {
             "pages": client.digests(sorted(selection.loaded_packages)),
             "versions": {name: str(version) for name, version in versions.items()},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,14 +11,13 @@ from typing import Any, TypeVar
 from packaging.utils import NormalizedName
 
 from advisor.domain.direct_reference import DirectReference
-from advisor.domain.requirement import RootRequirement
 from advisor.gate.comparison import LockComparison
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.setting_changes import RecommendedValues, with_settings_of_lock
 from advisor.index.client import IndexClient
-from advisor.locks.lock import Lock
+from advisor.locks.lock import Lock, LockedVersion
 from advisor.project.settings.interface import ProjectSetting
 from advisor.project.settings.project_settings import ProjectSettings
 from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
@@ -137,10 +136,6 @@ class Scope:
         """Return the result of a function that :meth:`once` called; `None` if no check needed it so far."""
         return self._results.get(make)
 
-    def of_change(self, base: Scope | None, comparison: LockComparison | None) -> Scope:
-        """Return the scope for the checks of a change; what was made once is not made again."""
-        return replace(self, base=base, comparison=comparison)
-
     def finding(
         self,
         code: str,
@@ -180,8 +175,10 @@ class Scope:
         if self.lock.path is None:
             return Place()
         locked = self.lock.packages.get(NormalizedName(package))
-        if locked is None:
-            return Place(path=str(self.lock.path), line=1)
+        return self.at(1) if locked is None else self.place_of_entry(locked)
+
+    def place_of_entry(self, locked: LockedVersion) -> Place:
+        """Return the place of an entry of the lock."""
         return Place(path=locked.path or str(self.lock.path), line=locked.line)
 
     def at(self, line: int) -> Place:
@@ -194,8 +191,3 @@ Check = Callable[[Scope], Iterator[Finding]]
 
 A check that reads an index, or the knowledge base, may raise an error after some findings.
 """
-
-
-def place_of_root(root: RootRequirement) -> Place | None:
-    """Return the place of a requirement of the project; `None` if it comes from no file."""
-    return Place(path=root.path, line=root.line) if root.path and root.line else None

@@ -61,13 +61,7 @@ class SettingChange:
 def with_settings_of_lock(
     project_settings: Sequence[ProjectSetting], recommended: RecommendedValues, path: Path
 ) -> tuple[ProjectSetting, ...]:
-    """Return the run-time settings of a project with those that its lock recommends and that nothing else sets.
-
-    Args:
-        project_settings: Settings of the project.
-        recommended: Settings that the lock recommends.
-        path: The lock.
-    """
+    """Return the run-time settings of a project with those that its lock recommends and that nothing else sets."""
     of_lock = (
         ProjectSetting(
             name=name,
@@ -81,11 +75,14 @@ def with_settings_of_lock(
         for backend, values in sorted(recommended.items())
         for name, value in sorted(values.items())
     )
-    return (*project_settings, *(s for s in of_lock if not any(_is_about_same(s, other) for other in project_settings)))
-
-
-def _is_about_same(one: ProjectSetting, other: ProjectSetting) -> bool:
-    return one.name == other.name and _share_a_framework(one.backends, other.backends)
+    return (
+        *project_settings,
+        *(
+            s
+            for s in of_lock
+            if not any(s.name == o.name and _share_a_framework(s.backends, o.backends) for o in project_settings)
+        ),
+    )
 
 
 def _share_a_framework(one: Collection[str], other: Collection[str]) -> bool:
@@ -102,27 +99,23 @@ def setting_changes(
     """Return the settings that differ, with the predicted effect of each on the frameworks of a lock.
 
     A setting that moved to another file does not differ. Values that are known only when the program runs are left out.
-
-    Args:
-        before: Settings of the base.
-        after: Settings of the project.
-        stacks: Versions of the lock, and those of the base: effects are those on the first that has the values.
-        predictor: Predictions from the observations.
+    The stacks are the lock and its base: effects are those on the first that has the values.
     """
     old, new = _by_file(before), _by_file(after)
-    keys = [key for key in sorted({*old, *new}) if _values(old.get(key)) != _values(new.get(key))]
-    moved = _moved(keys, old, new)
+    was, becomes = (
+        {key: tuple(sorted({s.value for s in listed})) for key, listed in side.items()} for side in (old, new)
+    )
+    keys = [key for key in sorted({*was, *becomes}) if was.get(key) != becomes.get(key)]
+    moved = _moved(keys, was, becomes)
     changes = []
-    for key in keys:
-        if key in moved:
-            continue
-        listed = new.get(key) or old[key]
-        was, is_now = _values(old.get(key)), _values(new.get(key))
+    for key in (key for key in keys if key not in moved):
+        file, name, backends = key
+        values = was.get(key, ()), becomes.get(key, ())
         # A file that sets several values is used in several ways.
-        effects = _effects(key, was, is_now, stacks, predictor) if max(len(was), len(is_now)) == 1 else ()
-        place = Place(path=str(listed[0].path), line=listed[0].line) if key in new else Place(path=key[0])
+        effects = _effects(key, *values, stacks, predictor) if max(map(len, values)) == 1 else ()
+        place = Place(path=str(new[key][0].path), line=new[key][0].line) if key in new else Place(path=file)
         changes.append(
-            SettingChange(name=key[1], before=was, after=is_now, backends=key[2], place=place, effects=effects)
+            SettingChange(name=name, before=values[0], after=values[1], backends=backends, place=place, effects=effects)
         )
     return tuple(changes)
 
@@ -135,20 +128,16 @@ def _by_file(project_settings: Iterable[ProjectSetting]) -> dict[_Key, list[Proj
     return dict(by_file)
 
 
-def _values(project_settings: Iterable[ProjectSetting] | None) -> tuple[str, ...]:
-    return tuple(sorted({used.value for used in project_settings or ()}))
-
-
 def _moved(
-    keys: Iterable[_Key], old: Mapping[_Key, list[ProjectSetting]], new: Mapping[_Key, list[ProjectSetting]]
+    keys: Iterable[_Key], was: Mapping[_Key, tuple[str, ...]], becomes: Mapping[_Key, tuple[str, ...]]
 ) -> set[_Key]:
     """Return the settings that one file does not have any more, and another file has with the same values."""
-    removed, added = [key for key in keys if key not in new], [key for key in keys if key not in old]
+    removed, added = [key for key in keys if key not in becomes], [key for key in keys if key not in was]
     return {
         key
         for one in removed
         for other in added
-        if one[1] == other[1] and _values(old[one]) == _values(new[other]) and _share_a_framework(one[2], other[2])
+        if one[1] == other[1] and was[one] == becomes[other] and _share_a_framework(one[2], other[2])
         for key in (one, other)
     }
 
@@ -165,13 +154,9 @@ def _effects(
     value, over = next(iter(after), ""), next(iter(before), "")
     effects: list[Effect] = []
     for package in packages:
-        having = [s for s in stacks if package in s and _has(FRAMEWORKS[package], name, {value, over}, s[package])]
+        # An empty value is the default, which every version has.
+        choices = [shipped_settings()[name].choice(FRAMEWORKS[package], v) for v in (value, over) if v]
+        having = [s for s in stacks if package in s and all(c is not None and c.admits(s[package]) for c in choices)]
         if having:
             effects += predictor.setting_effects(having[0], {package: {name: value}}, {package: {name: over}})
     return tuple(effects)
-
-
-def _has(backend: str, name: str, values: Iterable[str], version: Version) -> bool:
-    """Whether a version of a framework has values of a setting; empty ones are the default."""
-    choices = [shipped_settings()[name].choice(backend, value) for value in values if value]
-    return all(choice is not None and choice.admits(version) for choice in choices)

@@ -52,13 +52,8 @@ def find_smallest_update(
     Solves for the fewest changes, checks the solution like any lock, excludes the combinations of versions that fail,
     and solves again. An excluded combination fails in every stack that contains it, so the first solution that passes
     is the smallest. There is one exception, which the report names: the gap to the recommended stack may differ in a
-    stack with one more measured package, and such stacks are not searched for a smaller change.
-
-    Args:
-        target_result: Result of checking the lock.
-        request: The problem, with the locked versions among its candidates.
-        policy: The policy.
-        today: The date, in UTC.
+    stack with one more measured package, and such stacks are not searched for a smaller change. The request has the
+    locked versions among its candidates.
 
     Raises:
         NoStackError: If no stack resolves them.
@@ -71,7 +66,7 @@ def find_smallest_update(
     for _ in range(_MAX_ROUNDS):
         # In a pinned requirements file only the packages that it names are part of the lock.
         change = LeastChange(locked=lock.versions, refused=tuple(excluded), added=int(not lock.is_project))
-        changed_request = replace(request, score=replace(request.score, change=change))
+        changed_request = request.with_score(change=change)
         optimum = _fewest_changes(changed_request, before)
         head = replace(case.head, lock=_updated_lock(lock, optimum.stack), problem=request.problem)
         after = check_target(replace(case, head=head, base=None), policy, today=today)
@@ -88,20 +83,11 @@ def find_smallest_update(
 
 
 def _fewest_changes(request: ResolutionRequest, before: Iterable[Finding]) -> Optimum:
-    """Return the stack with the fewest changes of the lock.
-
-    Args:
-        request: The request that minimises the changes.
-        before: What fails the lock now, for messages.
-
-    Raises:
-        NoStackError: If there is no stack.
-    """
+    """Return the stack with the fewest changes of the lock; errors name what fails the lock now."""
     try:
         return solve(request)
     except StackTooLargeError as error:
-        further = " and passes the gate"
-        raise error_about_size(request, [error.smallest], further=further) from None
+        raise error_about_size(request, [error.smallest], further=" and passes the gate") from None
     except InfeasibleError:
         raise NoStackError(
             "no stack satisfies the requirements and passes the gate",
@@ -113,21 +99,16 @@ def _fewest_changes(request: ResolutionRequest, before: Iterable[Finding]) -> Op
 def _reasons_for_older(
     request: ResolutionRequest, optimum: Optimum, lock: Lock, recommended: RecommendedStack | None
 ) -> dict[str, str]:
-    """Return why new direct requirements are older than in the recommended stack, by the best stack with its version.
-
-    Args:
-        request: The request that minimises the changes.
-        optimum: Its best stack.
-        lock: The lock.
-        recommended: The recommended stack, if it is known.
-    """
-    reasons = {}
-    for candidate in optimum.stack if recommended is not None else ():
-        newer = recommended.versions.get(candidate.name) if recommended is not None else None
-        is_new = candidate.name in request.direct and candidate.name not in lock.versions
-        if is_new and newer is not None and candidate.version < newer:
-            reasons[str(candidate.name)] = _cost_of_version(request, optimum, candidate.name, newer)
-    return reasons
+    """Return why new direct requirements are older than in the recommended stack: what the newer version would cost."""
+    versions = recommended.versions if recommended is not None else {}
+    return {
+        str(c.name): _cost_of_version(request, optimum, c.name, versions[c.name])
+        for c in optimum.stack
+        if c.name in request.problem.direct_names
+        and c.name not in lock.versions
+        and c.name in versions
+        and c.version < versions[c.name]
+    }
 
 
 def _cost_of_version(request: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version) -> str:
@@ -172,14 +153,14 @@ def may_resolve(finding: Finding, lock: Lock) -> bool:
 
 def resolved_findings(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings before a change that there are not after it, whatever the versions in them."""
-    keys = {(f.code, f.package, f.subject) for f in after}
-    return tuple(f for f in before if (f.code, f.package, f.subject) not in keys)
+    keys = {finding.key for finding in after}
+    return tuple(finding for finding in before if finding.key not in keys)
 
 
 def _excluded_combinations(
     finding: Finding, after: TargetResult, request: ResolutionRequest, policy: GatePolicy
 ) -> Iterator[frozenset[Choice]]:
-    """Yield the combinations of versions that a finding excludes; `None` if it is not about versions."""
+    """Yield the combinations of versions that a finding excludes; nothing if it is not about versions."""
     if not finding.cause.versions:
         return
     choices = frozenset((NormalizedName(name), Version(version)) for name, version in finding.cause.versions)

@@ -73,24 +73,14 @@ class DatedEntries:
         return self._access.offline or (not self._access.refresh and 0 <= age < entry["fresh"])
 
     def write(self, key: str, entry: dict[str, Any], *, fresh: int = FRESH_SECONDS) -> dict[str, Any]:
-        """Store an entry that was requested now, and return it with its date.
-
-        Args:
-            key: Its key.
-            entry: Its content.
-            fresh: How many seconds it is fresh.
-        """
+        """Store an entry that was requested now and is fresh for some seconds; return it with its date."""
         dated = {**entry, "fetched": time.time(), "fresh": fresh}
         self._access.cache.write(self._bucket, key, json.dumps(dated).encode())
         return dated
 
 
 def fresh_seconds(cache_control: str) -> int:
-    """Return how many seconds an answer may be used without a new request (RFC 9111).
-
-    Args:
-        cache_control: Value of the header ``Cache-Control``.
-    """
+    """Return how many seconds an answer with this ``Cache-Control`` may be used without a new request (RFC 9111)."""
     if "no-cache" in cache_control or "no-store" in cache_control:
         return 0
     match = re.search(r"max-age=(\d{1,9})", cache_control)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from pathlib import Path
 
 from knowledge.domain.errors import InputError
@@ -15,6 +16,7 @@ It belongs to their keys, because reading them again needs the network, or a bui
 which need no such number (:mod:`advisor.index.memo`).
 """
 _DIGEST_CHARACTERS = 64
+_DAY_SECONDS = 86_400
 
 
 class DiskCache:
@@ -54,4 +56,18 @@ class DiskCache:
             # A power failure may damage an entry; the checksum detects this.
             write_atomically(path, hashlib.sha256(content).hexdigest().encode() + content, durable=False)
         except (OSError, InputError):
+            return
+
+    def prune(self, bucket: str, days: int) -> None:
+        """Remove entries of a bucket that are older than some days; once a day, because this looks at every entry."""
+        mark, now = self.path_of("pruned", bucket), time.time()
+        try:
+            if mark.exists() and now - mark.stat().st_mtime < _DAY_SECONDS:
+                return
+            self.write("pruned", bucket, b"")
+            for path in (self.directory / bucket).iterdir():
+                if now - path.stat().st_mtime > days * _DAY_SECONDS:
+                    path.unlink()
+        except OSError:
+            # The disk is read-only, or another process removes the same entries.
             return

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -30,8 +29,7 @@ from advisor.index.pages.reader import IndexAnswerError, Pages, ProjectPage, ind
 from advisor.index.variants.files import VariantFiles
 from advisor.index.variants.metadata import VariantMetadata
 from advisor.index.vulnerabilities.database import AdvisoryDatabase
-from advisor.index.vulnerabilities.records import Advisories
-from advisor.index.vulnerabilities.service import PackageVersion
+from advisor.index.vulnerabilities.records import Advisories, PackageVersion
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.identity import content_hash
 
@@ -82,15 +80,6 @@ class _Futures(Generic[_K, _T]):
             return dict(self._futures)
 
 
-def _share_memory_of_threads() -> None:
-    """Let threads share two memory pools, where the C library is glibc: by default each keeps what it freed for itself.
-
-    See `mallopt(3)`.
-    """
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
-
-
 class IndexClient:
     """All configured indexes.
 
@@ -130,10 +119,17 @@ class IndexClient:
         self.file_sizes = FileSizes(self._distributions, offline=offline)
         self._reader = Pages(self.configuration, access)
         self._advisories = Advisories(access, service=advisory_service, database=advisory_database)
+        self._local = [base for base in self.configuration.extra if index_directory(base) is not None]
+        further = [base for base in self.configuration.extra if base not in self._local]
+        # Further indexes and the default one in the same order as uv, and supplemental ones as Poetry.
+        self._remote = [*further, self.configuration.default, *self.configuration.supplemental]
         self.failed_builds: dict[str, UnavailableError] = {}
         self._answers: dict[NormalizedName, tuple[ProjectPage, ...]] = {}
         if not offline:
-            _share_memory_of_threads()
+            # Threads share two memory pools, where the C library is glibc: by default each keeps what it freed for
+            # itself (mallopt(3)).
+            with contextlib.suppress(AttributeError, OSError, TypeError):
+                ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
         # Without network access, threads bring no speed.
         self._pool = _Inline() if offline else ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="index")
         self._builders = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1), thread_name_prefix="build")
@@ -225,22 +221,17 @@ class IndexClient:
             self.failed_builds[base] = error
             return None
 
-    def digest(self, project: NormalizedName) -> str:
-        """Return a hash of the pages of a project.
-
-        Raises:
-            UnavailableError: As for :meth:`pages`.
-        """
-        contents = [page.digest or [[f.filename, f.size] for f in page.files] for page in self.pages(project)]
-        return content_hash(contents)
-
     def digests(self, projects: Iterable[str]) -> dict[str, str]:
         """Return a hash of the pages of each project, by its normalised name.
 
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        return {name: self.digest(NormalizedName(name)) for name in projects}
+        return {
+            name: content_hash([p.digest or [[f.filename, f.size] for f in p.files] for p in self.pages(project)])
+            for name in projects
+            for project in [NormalizedName(name)]
+        }
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
         """Return every file of a project; if several pages have a file of the same name, the first one.
@@ -261,18 +252,6 @@ class IndexClient:
             UnavailableError: As for :meth:`pages`.
         """
         return tuple(file for page in self.pages(project) for file in page.read(selector).files)
-
-    @cached_property
-    def _local(self) -> tuple[str, ...]:
-        """Indexes that are directories of this machine."""
-        return tuple(base for base in self.configuration.extra if index_directory(base) is not None)
-
-    @cached_property
-    def _remote(self) -> tuple[str, ...]:
-        """Further indexes, the default one, in the same order as uv, and supplemental ones, as Poetry."""
-        configuration = self.configuration
-        further = (base for base in configuration.extra if base not in self._local)
-        return (*further, configuration.default, *configuration.supplemental)
 
     def metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the core metadata of a wheel or sdist.
@@ -368,11 +347,7 @@ class IndexClient:
             return self._distributions.built_metadata(file)
 
     def unpack(self, file: DistributionFile, folder: Path) -> Path:
-        """Unpack an sdist or an archive of a repository, and return its top-level directory.
-
-        Args:
-            file: The archive.
-            folder: A folder that does not exist.
+        """Unpack an sdist or an archive of a repository to a new folder, and return its top-level directory.
 
         Raises:
             UnavailableError: If it cannot be read or unpacked.

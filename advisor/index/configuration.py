@@ -20,6 +20,7 @@ from knowledge.domain.errors import InputError
 
 KEYS = ("index-url", "extra-index-url", "find-links", "cert", "timeout")
 STRATEGIES = ("first-index", "unsafe-best-match")
+_UV_VARIABLES = {"index-strategy": "UV_INDEX_STRATEGY", "cert": "SSL_CERT_FILE", "timeout": "UV_HTTP_TIMEOUT"}
 PYPI = "https://pypi.org/simple/"
 """The index that pip and uv use if none is configured."""
 
@@ -56,9 +57,7 @@ class IndexConfiguration:
     @property
     def default_url(self) -> str:
         """Address of the default index; if none is configured, PyPI, as for pip."""
-        if self.default:
-            return self.default
-        return PYPI
+        return self.default or PYPI
 
     def has_builds_of(self, name: str, base: str) -> bool:
         """Whether an index is one that only further builds of a package are taken from."""
@@ -98,17 +97,11 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or _PORTS.get(parts.scheme, 0)}"
 
 
-def split_credentials(
-    configuration: IndexConfiguration, environment: Mapping[str, str] | None = None
-) -> tuple[IndexConfiguration, Credentials]:
+def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfiguration, Credentials]:
     """Remove the credentials from the addresses of a configuration, so that no lock, report or cache contains them.
 
     For an HTTPS index whose address has no credentials, those of its host in the user's ``.netrc`` are used. They are
     not used over HTTP, because that file contains neither scheme nor port. Its ``default`` entry is not used.
-
-    Args:
-        configuration: The configuration.
-        environment: Environment variables; the process's own by default.
 
     Raises:
         InputError: If an address is malformed.
@@ -118,7 +111,7 @@ def split_credentials(
         *(*configuration.bindings.values(), *configuration.find_links),
         *(url for urls in configuration.builds.values() for url in urls),
     )
-    machines = _netrc(os.environ if environment is None else environment)
+    machines = _netrc()
     credentials: dict[str, tuple[str, str]] = {}
     for url in urls:
         try:
@@ -144,10 +137,10 @@ def split_credentials(
     return clean, credentials
 
 
-def _netrc(variables: Mapping[str, str]) -> Mapping[str, tuple[str, str]]:
+def _netrc() -> Mapping[str, tuple[str, str]]:
     """Return user names and passwords by host; empty if the file is absent or unreadable, as in pip."""
     try:
-        path = Path(variables["NETRC"]) if "NETRC" in variables else Path.home() / ".netrc"
+        path = Path(os.environ["NETRC"]) if "NETRC" in os.environ else Path.home() / ".netrc"
         hosts = netrc.netrc(path).hosts
     except (OSError, RuntimeError, ValueError, netrc.NetrcParseError):
         return {}
@@ -210,19 +203,13 @@ def _layers(directory: Path, variables: Mapping[str, str], home: Path) -> Iterat
 
 
 def _uv_variables(variables: Mapping[str, str]) -> dict[str, Any]:
-    layer: dict[str, Any] = {}
+    layer: dict[str, Any] = {key: value for key, name in _UV_VARIABLES.items() if (value := variables.get(name))}
     if default := variables.get("UV_DEFAULT_INDEX") or variables.get("UV_INDEX_URL"):
         layer["index-url"] = _address_of(default)
     if extra := variables.get("UV_INDEX") or variables.get("UV_EXTRA_INDEX_URL"):
         layer["extra-index-url"] = tuple(_address_of(word) for word in extra.split())
-    if strategy := variables.get("UV_INDEX_STRATEGY"):
-        layer["index-strategy"] = strategy
     if links := variables.get("UV_FIND_LINKS"):
         layer["find-links"] = tuple(links.replace(",", " ").split())
-    if certificate := variables.get("SSL_CERT_FILE"):
-        layer["cert"] = certificate
-    if timeout := variables.get("UV_HTTP_TIMEOUT"):
-        layer["timeout"] = timeout
     return layer
 
 
@@ -307,12 +294,8 @@ def _pip_file(path: Path) -> dict[str, Any]:
         return {}
     except (configparser.Error, UnicodeDecodeError) as error:
         raise InputError(f"the pip configuration `{path}` cannot be read: {' '.join(str(error).split())}") from None
-    layer: dict[str, Any] = {}
-    for section in ("global", "install"):
-        for key in KEYS:
-            if parser.has_option(section, key):
-                layer[key] = parser.get(section, key)
-    return _normal(layer)
+    options = ((section, key) for section in ("global", "install") for key in KEYS)
+    return _normal({key: parser.get(section, key) for section, key in options if parser.has_option(section, key)})
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

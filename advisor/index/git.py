@@ -21,6 +21,8 @@ _OPTIONS = (
     *("-c", "advice.detachedHead=false", "-c", "init.defaultBranch=main"),
 )
 
+_REPOSITORY_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
+
 
 class GitError(UnavailableError):
     """Raised when a repository cannot be read."""
@@ -36,11 +38,7 @@ class GitRepositories:
         self._commits: dict[tuple[str, str], str] = {}
 
     def commit_of(self, url: str, revision: str) -> str:
-        """Return the commit of a branch, tag or commit of a repository.
-
-        Args:
-            url: Address of the repository.
-            revision: Branch, tag or commit; empty for the default branch.
+        """Return the commit of a branch, tag or commit of a repository; an empty revision is the default branch.
 
         Raises:
             GitError: If the repository cannot be read, or has no such revision.
@@ -103,11 +101,7 @@ class GitRepositories:
 
 
 def _commit_of_prefix(url: str, revision: str) -> str:
-    """Return the commit that the first digits of its hash name.
-
-    Raises:
-        GitError: If there is none, or several.
-    """
+    """Return the commit whose hash starts with some digits; it is an error if there is none, or several."""
     if re.fullmatch(r"[0-9a-f]{4,}", revision):
         with tempfile.TemporaryDirectory(prefix="seshat-git-", ignore_cleanup_errors=True) as folder:
             _git(["clone", "--quiet", "--bare", "--", url, folder], url)
@@ -122,14 +116,12 @@ def _commit_of_prefix(url: str, revision: str) -> str:
 
 
 def _git(arguments: Sequence[str], url: str) -> str:
-    """Run git without questions to the user, and return its output.
-
-    Raises:
-        GitError: If it fails; the message contains the last line of its output.
-    """
-    variables = {"GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C"}
+    """Run git without questions to the user, and return its output; an error contains the last line of it."""
+    # A git hook sets variables that name its repository.
+    environment = {name: value for name, value in os.environ.items() if name not in _REPOSITORY_VARIABLES}
+    environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C"}
     if not {"GIT_SSH", "GIT_SSH_COMMAND"} & set(os.environ):
-        variables["GIT_SSH_COMMAND"] = "ssh -oBatchMode=yes"
+        environment["GIT_SSH_COMMAND"] = "ssh -oBatchMode=yes"
     where = f"the repository `{without_credentials(url)}` cannot be read"
     try:
         process = subprocess.run(
@@ -138,7 +130,7 @@ def _git(arguments: Sequence[str], url: str) -> str:
             stdin=subprocess.DEVNULL,
             encoding="utf-8",
             errors="replace",
-            env={**_environment(), **variables},
+            env=environment,
             timeout=GIT_SECONDS,
             check=False,
         )
@@ -151,9 +143,3 @@ def _git(arguments: Sequence[str], url: str) -> str:
         reason = " ".join((lines[-1] if lines else f"exit status {process.returncode}").split())
         raise GitError(f"{where}: {reason.replace(url, without_credentials(url))[:200]}")
     return process.stdout
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment without the variables that name a repository, which a git hook sets."""
-    names = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
-    return {name: value for name, value in os.environ.items() if name not in names}

@@ -18,11 +18,14 @@ from advisor.index.cache import DiskCache
 from knowledge.domain.identity import canonical_json, content_hash, hash_of_text, plain
 
 _PACKAGES = ("advisor", "knowledge", "pi_runners")
+_DAYS = 30
+"""How long an answer is kept. Most answers are never read again, because files, pages and the program change."""
 
 
 class Memo:
     """Answers of one kind, each to a question that names everything that the answer depends on.
 
+    A question has values of any type of :func:`knowledge.domain.identity.plain`, an answer has JSON-ready values.
     The program itself belongs to every question. Another version of the program does not find the answers of this one,
     so that it cannot misread them, and no answer needs a version number of its own.
     """
@@ -38,21 +41,13 @@ class Memo:
         self._kind = kind
 
     def read(self, question: Any) -> Any:
-        """Return the answer to a question, or `None` if it is not known.
-
-        Args:
-            question: Values of any type of :func:`knowledge.domain.identity.plain`.
-        """
-        return self._stored(self._key(question), None)
+        """Return the answer to a question, or `None` if it is not known."""
+        content = self._cache.read(self._kind, self._key(question))
+        return None if content is None else json.loads(content)
 
     def write(self, question: Any, answer: Any) -> None:
-        """Remember the answer to a question.
-
-        Args:
-            question: Values of any type of :func:`knowledge.domain.identity.plain`.
-            answer: JSON-ready values.
-        """
-        self._cache.write(self._kind, self._key(question), json.dumps(answer).encode())
+        """Remember the answer to a question."""
+        self._write(self._key(question), json.dumps(answer).encode())
 
     def knows(self, question: Any) -> bool:
         """Whether the answer to a question is known; it is not read."""
@@ -61,24 +56,18 @@ class Memo:
     def answer(self, question: Any, compute: Callable[[], Any]) -> Any:
         """Return the remembered answer to a question, or compute and remember it.
 
-        Args:
-            question: Values of any type of :func:`knowledge.domain.identity.plain`.
-            compute: Returns the answer as JSON-ready values.
-
-        Returns:
-            The answer as it is read from JSON, also the first time: tuples are lists.
+        It is always read from JSON, also the first time: tuples are lists.
         """
-        key, unknown = self._key(question), object()
-        stored = self._stored(key, unknown)
-        if stored is not unknown:
-            return stored
-        text = json.dumps(compute())
-        self._cache.write(self._kind, key, text.encode())
-        return json.loads(text)
-
-    def _stored(self, key: str, otherwise: Any) -> Any:
+        key = self._key(question)
         content = self._cache.read(self._kind, key)
-        return otherwise if content is None else json.loads(content)
+        if content is None:
+            content = json.dumps(compute()).encode()
+            self._write(key, content)
+        return json.loads(content)
+
+    def _write(self, key: str, content: bytes) -> None:
+        self._cache.write(self._kind, key, content)
+        self._cache.prune(self._kind, _DAYS)
 
     def _key(self, question: Any) -> str:
         return canonical_json([program_digest(), plain(question)])
@@ -96,9 +85,6 @@ def files_digest(folder: Path) -> str:
     Installers record the hash of each file that they install. If these records exist, the digest is the same on every
     machine, and a cache that is copied from another machine, as in CI, stays valid. Otherwise it consists of sizes and
     times, which change when the program is edited.
-
-    Args:
-        folder: The folder that contains the packages of the program.
     """
     packages = tuple(f"{package}/" for package in _PACKAGES)
     recorded = [

@@ -22,27 +22,16 @@ _DISTRIBUTION = "seshat-advisor"
 
 
 def bill_of_materials(stack: StackToLock, folder: Path) -> dict[str, Any]:
-    """Return a bill of materials of a stack as the library writes it.
-
-    Args:
-        stack: The stack.
-        folder: The folder of the file.
-    """
-    project, licenses, dependencies = (
-        stack.details.project(folder),
-        stack.details.licenses(),
-        stack.details.dependencies(),
-    )
-    root = Component(
-        name=project.name,
-        version=project.version,
-        type=ComponentType.APPLICATION,
-        bom_ref=f"project:{project.name}",
-    )
+    """Return a bill of materials of a stack as the library writes it."""
+    project = stack.details.project(folder)
+    licenses, dependencies = stack.details.licenses(), stack.details.dependencies()
+    application = ComponentType.APPLICATION
+    root = Component(name=project.name, version=project.version, type=application, bom_ref=f"project:{project.name}")
     components = {package.name: _component(package, licenses.get(package.name, ())) for package in stack.packages}
     bom = Bom(components=components.values())
     bom.metadata.component = root
-    bom.metadata.tools.components.add(_tool())
+    program = Component(name=_DISTRIBUTION, version=version(_DISTRIBUTION), type=application)
+    bom.metadata.tools.components.add(program)
     for parent in sorted({*components, *dependencies}):
         required = [components[name] for name in sorted(dependencies.get(parent, ())) if name in components]
         bom.register_dependency(components.get(parent, root), required)
@@ -51,7 +40,6 @@ def bill_of_materials(stack: StackToLock, folder: Path) -> dict[str, Any]:
 
 
 def _component(package: PackageToLock, licenses: Sequence[str]) -> Component:
-
     reference = package.direct
     qualifiers, kind, address = {}, ExternalReferenceType.DISTRIBUTION, package.file.url if package.file else ""
     if reference is not None:
@@ -81,8 +69,3 @@ def _licenses(texts: Sequence[str]) -> list[License]:
         return [LicenseExpression(texts[0])]
     identifiers = {text: fixup_id(text) for text in texts}
     return [DisjunctiveLicense(id=id) if id else DisjunctiveLicense(name=text) for text, id in identifiers.items()]
-
-
-def _tool() -> Component:
-    """Return this program as a component."""
-    return Component(name=_DISTRIBUTION, version=version(_DISTRIBUTION), type=ComponentType.APPLICATION)

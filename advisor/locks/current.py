@@ -14,8 +14,8 @@ from packaging.version import InvalidVersion, Version
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.locks.lock import Lock, LockedVersion
-from advisor.locks.registry import format_to_read, lock_formats, own_lock, read_lock
-from advisor.project.formats.requirements import PINNED, has_pins
+from advisor.locks.registry import format_of, format_to_read, own_lock, read_lock
+from advisor.project.formats.requirements import PINNED, pins
 from knowledge.domain.errors import InputError
 
 _SUFFIXES = (".lock", ".json")
@@ -42,7 +42,7 @@ def read_current(choice: str | None, directory: Path, target: Target, *, names_u
     """
     if choice is None:
         lock, pinned = own_lock(directory), directory / PINNED
-        if lock is None and names_unpinned and pinned.is_file() and has_pins(pinned):
+        if lock is None and names_unpinned and pinned.is_file() and any(pins(pinned)):
             lock = pinned
         return None if lock is None else read_lock(lock, target)
     path = Path(choice)
@@ -51,7 +51,7 @@ def read_current(choice: str | None, directory: Path, target: Target, *, names_u
         if python is None:
             raise InputError(f"`{path}` is not a virtual environment: it has no interpreter")
         return _installed(python)
-    if path.suffix in _SUFFIXES or any(lock_format.reads(path) for lock_format in lock_formats()) or not path.exists():
+    if path.suffix in _SUFFIXES or format_of(path) or not path.exists():
         return read_lock(path, target)
     return _installed(path)
 
@@ -91,11 +91,7 @@ def _installed(python: Path) -> Lock:
 
 
 def locked_python(path: Path) -> str | None:
-    """Return `major.minor` of the interpreter that a lock is for; `None` if it does not state exactly one.
-
-    Args:
-        path: The lock.
-    """
+    """Return `major.minor` of the interpreter that a lock is for; `None` if it does not state exactly one."""
     try:
         return format_to_read(path).python(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, InputError):

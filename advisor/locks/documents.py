@@ -20,7 +20,7 @@ from packaging.version import Version
 
 from advisor.domain.target import Target
 from advisor.locks.interface import LockFormat
-from advisor.locks.lock import PACKAGE_NAME, Lock, LockedFile, LockedSource, LockedVersion, package_above, read_text
+from advisor.locks.lock import Lock, LockedFile, LockedSource, LockedVersion, read_text
 from advisor.project.text_file import UnreadableFileError
 from knowledge.domain.documents import lines_of, parse_toml
 
@@ -28,8 +28,6 @@ Document = Mapping[str, Any]
 
 _SHA256 = "sha256:"
 _AT_LINE = re.compile(r"line (\d+)")
-_PACKAGE = re.compile(r"^\[\[packages?\]\]")
-_VERSION = re.compile(r'^(?:version\s*=\s*|\s*"version":\s*)"=*(?P<version>[^"]+)",?\s*$')
 _RECREATE_HINT = "create it again with the tool that wrote it, or with `advisor advise`"
 _MOST_CHARACTERS = 100
 """Characters of a malformed text that a message repeats."""
@@ -77,14 +75,12 @@ class EntryError(ValueError):
     Attributes:
         package: Name of the package; empty if it has none.
         place: Position in the lock's list of packages, from 0; `None` if the format has no list.
-        reason: What is malformed.
     """
 
     def __init__(self, package: str, place: int | None, reason: str) -> None:
         super().__init__(reason)
         self.package = package
         self.place = place
-        self.reason = reason
 
 
 @contextmanager
@@ -119,11 +115,21 @@ def reason_of(error: Exception) -> str:
 class DocumentFormat(LockFormat):
     """A format whose locks are documents in TOML or JSON.
 
+    The lines of packages are found by patterns, which are those of a list of tables in TOML by default.
+
     Attributes:
         is_json: Whether the documents are JSON; else they are TOML.
+        header: Text before all that concerns the lock as a whole; empty if that is at its beginning.
+        package_line: Pattern of the first line of a package.
+        name_line: Pattern of the line with the ``name`` of a package.
+        version_line: Pattern of the line with the ``version`` of a package, after the line with its name.
     """
 
     is_json = False
+    header = ""
+    package_line = re.compile(r"\[\[packages?\]\]")
+    name_line = re.compile(r'name\s*=\s*"(?P<name>[\w.-]+)"\s*$')
+    version_line = re.compile(r'version\s*=\s*"(?P<version>[^"]+)"\s*$')
 
     @abstractmethod
     def entries(self, document: Document, target: Target) -> Iterator[Entry]:
@@ -151,18 +157,18 @@ class DocumentFormat(LockFormat):
         text, document = self._load(path)
         try:
             return replace(
-                _lock(path, text, self.entries(document, target)),
+                self._lock(path, text, self.entries(document, target)),
                 tool=self.tool,
                 obstacles=tuple(self._obstacles(text, document, target)),
                 trusted_hosts=tuple(
-                    (host, _line_with(text, stated)) for host, stated in self.unverified_hosts(document).items()
+                    (host, self._line_with(text, stated)) for host, stated in self.unverified_hosts(document).items()
                 ),
             )
         except EntryError as error:
-            line = _line_of(text, error)
+            line = self._line_of(text, error)
             about = f"package `{error.package}` (line {line})" if error.package else f"the package on line {line}"
             raise UnreadableFileError(
-                f"`{path}` is malformed: {about}: {error.reason}",
+                f"`{path}` is malformed: {about}: {error}",
                 path=path,
                 line=line,
                 package=error.package,
@@ -174,14 +180,14 @@ class DocumentFormat(LockFormat):
             ) from None
 
     def _load(self, path: Path) -> tuple[str, Document]:
-        text = read_text(path)
+        text = read_text(path, package_at=self._package_at)
         try:
             document = json.loads(text) if self.is_json else parse_toml(text)
         except (ValueError, RecursionError) as error:
             reason = " ".join(str(error).split())
             match = _AT_LINE.search(reason)
             line = int(match[1]) if match else 1
-            package = package_above(text, line) if match else ""
+            package = self._package_at(text, line) if match else ""
             near = f", near package `{package}`" if package else ""
             raise UnreadableFileError(
                 f"`{path}` cannot be read: {reason}{near}", path=path, line=line, package=package, hint=_RECREATE_HINT
@@ -191,117 +197,104 @@ class DocumentFormat(LockFormat):
         return text, document
 
     def _obstacles(self, text: str, document: Document, target: Target) -> Iterator[tuple[str, int]]:
-        """Yield why a target cannot install a lock as a whole, as its installers refuse it, with the line of the text.
-
-        Raises:
-            ValueError: If what the lock requires is malformed.
-        """
+        """Yield why a target cannot install a lock as a whole, as its installers refuse it, with the line."""
         pythons = self.pythons(document)
         if pythons and not any(_admits(specifier, stated, target) for specifier, stated in pythons.items()):
             admitted = " or ".join(f"`{specifier}`" for specifier in pythons)
             problem = f"requires Python {admitted}, and the target has {target.python}"
-            yield problem, _line_with(text, next(iter(pythons.values())))
+            yield problem, self._line_with(text, next(iter(pythons.values())))
         environments = self.environments(document)
         if environments and not any(target.satisfies(marker) for marker in environments):
             others = " or ".join(f"`{marker}`" for marker in environments)
             own = f"Python {target.python} on {target.platform}"
-            yield f"is for environments with {others}, and the target is {own}", _line_with(text, environments[0])
+            yield f"is for environments with {others}, and the target is {own}", self._line_with(text, environments[0])
 
+    def _lock(self, path: Path, text: str, records: Iterator[Entry]) -> Lock:
+        """Return a lock with the given entries."""
+        lines = self._lines(text)
+        packages: dict[NormalizedName, LockedVersion] = {}
+        entries: list[tuple[NormalizedName, LockedVersion]] = []
+        sources: list[LockedSource] = []
+        open_entries: list[tuple[NormalizedName, int]] = []
+        for entry in records:
+            with package_of(entry.name, None):
+                name = canonicalize_name(entry.name)
+                candidate_lines = lines.get((name, entry.version)) or lines.get((name, "")) or [1]
+                # The same version may have several entries, for several platforms.
+                line = candidate_lines.pop(0) if len(candidate_lines) > 1 else candidate_lines[0]
+                digests = [digest.lower() for digest in entry.hashes]
+                hashes = frozenset(
+                    {
+                        *(file.sha256 for file in entry.files if file.sha256),
+                        *(digest.removeprefix(_SHA256) for digest in digests if digest.startswith(_SHA256)),
+                    }
+                )
+                if entry.source is not None:
+                    sources.append(replace(entry.source, name=name, line=line, hashes=hashes))
+                if entry.is_open:
+                    open_entries.append((name, line))
+                elif not entry.version and entry.source is None:
+                    raise ValueError("it has neither a version nor a direct reference")
+                if not entry.version:
+                    continue
+                version = LockedVersion(
+                    version=Version(entry.version),
+                    line=line,
+                    index=entry.index,
+                    files=entry.files,
+                    hashes=hashes,
+                    other_hashes=frozenset(digest for digest in digests if not digest.startswith(_SHA256)),
+                    direct_reference=entry.source.address if entry.source else "",
+                )
+                entries.append((name, version))
+                if entry.on_target:
+                    packages[name] = version
+        return Lock(
+            path=path,
+            packages=packages,
+            entries=tuple(entries),
+            sources=tuple(sources),
+            open_entries=tuple(open_entries),
+        )
 
-def _lock(path: Path, text: str, records: Iterator[Entry]) -> Lock:
-    """Return a lock with the given entries.
+    def _line_with(self, text: str, stated: str) -> int:
+        """Return the line with a text about the lock as a whole, whatever its quotation marks; 1 if there is none."""
+        plain = text.replace('\\"', "'").replace('"', "'")
+        start = max(plain.find(self.header), 0)
+        return plain.count("\n", 0, max(plain.find(stated.replace('"', "'"), start), 0)) + 1
 
-    Raises:
-        EntryError: If an entry is malformed.
-    """
-    lines = _lines(text)
-    packages: dict[NormalizedName, LockedVersion] = {}
-    entries: list[tuple[NormalizedName, LockedVersion]] = []
-    sources: list[LockedSource] = []
-    open_entries: list[tuple[NormalizedName, int]] = []
-    for entry in records:
-        with package_of(entry.name, None):
-            name = canonicalize_name(entry.name)
-            candidate_lines = lines.get((name, entry.version)) or lines.get((name, "")) or [1]
-            # The same version may have several entries, for several platforms.
-            line = candidate_lines.pop(0) if len(candidate_lines) > 1 else candidate_lines[0]
-            digests = [digest.lower() for digest in entry.hashes]
-            hashes = frozenset(
-                {
-                    *(file.sha256 for file in entry.files if file.sha256),
-                    *(digest.removeprefix(_SHA256) for digest in digests if digest.startswith(_SHA256)),
-                }
-            )
-            if entry.source is not None:
-                sources.append(replace(entry.source, name=name, line=line, hashes=hashes))
-            if entry.is_open:
-                open_entries.append((name, line))
-            elif not entry.version and entry.source is None:
-                raise ValueError("it has neither a version nor a direct reference")
-            if not entry.version:
-                continue
-            version = LockedVersion(
-                version=Version(entry.version),
-                line=line,
-                index=entry.index,
-                files=entry.files,
-                hashes=hashes,
-                other_hashes=frozenset(digest for digest in digests if not digest.startswith(_SHA256)),
-                direct_reference=entry.source.address if entry.source else "",
-            )
-            entries.append((name, version))
-            if entry.on_target:
-                packages[name] = version
-    return Lock(
-        path=path,
-        packages=packages,
-        entries=tuple(entries),
-        sources=tuple(sources),
-        open_entries=tuple(open_entries),
-    )
+    def _lines(self, text: str) -> dict[tuple[str, str], list[int]]:
+        """Return the line numbers of each name and version in the lock.
 
+        The key with an empty version has the lines of the name.
+        """
+        lines_by_key: dict[tuple[str, str], list[int]] = {}
+        name = ""
+        for number, line in enumerate(lines_of(text), start=1):
+            if match := self.name_line.match(line):
+                name = canonicalize_name(match["name"])
+                lines_by_key.setdefault((name, ""), []).append(number)
+            elif name and (match := self.version_line.match(line)):
+                lines_by_key.setdefault((name, match["version"]), []).append(number)
+        return lines_by_key
 
-def _line_with(text: str, stated: str) -> int:
-    """Return the line with a text about the lock as a whole, whatever its quotation marks are; 1 if there is none."""
-    plain = text.replace('\\"', "'").replace('"', "'")
-    # Packages of a `poetry.lock` may state the same, in front of the table of the lock as a whole.
-    start = max(plain.find("[metadata]"), 0)
-    return plain.count("\n", 0, max(plain.find(stated.replace('"', "'"), start), 0)) + 1
+    def _line_of(self, text: str, error: EntryError) -> int:
+        """Return the line on which a malformed package begins; 1 if unknown."""
+        first_lines = [number for number, line in enumerate(text.split("\n"), start=1) if self.package_line.match(line)]
+        if error.place is not None and error.place < len(first_lines):
+            return first_lines[error.place]
+        return self._lines(text).get((canonicalize_name(error.package), ""), [1])[0]
 
-
-def _lines(text: str) -> dict[tuple[str, str], list[int]]:
-    """Return the line numbers of each name and version in a lock in TOML or JSON, where the version follows the name.
-
-    The key with an empty version has the lines of the name.
-    """
-    lines_by_key: dict[tuple[str, str], list[int]] = {}
-    name = ""
-    for number, line in enumerate(lines_of(text), start=1):
-        if match := PACKAGE_NAME.match(line):
-            name = canonicalize_name(match["name"] or match["key"])
-            lines_by_key.setdefault((name, ""), []).append(number)
-        elif name and (match := _VERSION.match(line)):
-            lines_by_key.setdefault((name, match["version"]), []).append(number)
-    return lines_by_key
-
-
-def _line_of(text: str, error: EntryError) -> int:
-    """Return the line on which a malformed package begins; 1 if unknown."""
-    first_lines = [number for number, line in enumerate(text.split("\n"), start=1) if _PACKAGE.match(line)]
-    if error.place is not None and error.place < len(first_lines):
-        return first_lines[error.place]
-    return _lines(text).get((canonicalize_name(error.package), ""), [1])[0]
+    def _package_at(self, text: str, line: int) -> str:
+        """Return the name of the package that a line of a lock belongs to; empty if there is none."""
+        above = (self.name_line.match(content) for content in reversed(text.split("\n")[:line]))
+        return next((match["name"] for match in above if match), "")
 
 
 def _admits(specifier: str, stated: str, target: Target) -> bool:
     """Whether a specifier, or a constraint of Poetry such as `^3.9`, admits the interpreter of a target.
 
     If the target states no patch release, one that is admitted is enough.
-
-    Args:
-        specifier: The specifier or constraint.
-        stated: Its text in the lock.
-        target: The target.
 
     Raises:
         ValueError: If it is neither.
@@ -339,7 +332,7 @@ def kind_of_source(source: Document, kinds: Iterable[str]) -> str:
 
 
 def locked_file(file: Document, *, folder: str = "") -> LockedFile:
-    """Return a file of a `uv.lock`, `poetry.lock` or `pdm.lock`.
+    """Return a file of a lock as uv, Poetry and PDM write it.
 
     Args:
         file: The file in the lock.
@@ -347,7 +340,7 @@ def locked_file(file: Document, *, folder: str = "") -> LockedFile:
     """
     hashed, url, path = str(file.get("hash", "")), str(file.get("url", "")), str(file.get("path", ""))
     return LockedFile(
-        name=str(file.get("filename") or file.get("file") or _basename(url or path)),
+        name=str(file.get("filename") or file.get("file") or unquote(PurePosixPath(urlsplit(url or path).path).name)),
         sha256=hashed.removeprefix(_SHA256).lower() if hashed.startswith(_SHA256) else "",
         url=url,
         path=f"{folder.removesuffix('/')}/{path}" if path and folder else path,
@@ -368,7 +361,7 @@ def is_default(package: Document, target: Target) -> bool:
 
 
 def source_of(
-    name: str, url: str, revision: str, *, content: str, directory: bool, subdirectory: object = None
+    name: str, url: str, revision: str, *, content: str, directory: bool, subdirectory: object
 ) -> LockedSource | None:
     """Return the source of a package of Poetry, PDM or Pipenv; `None` if it comes from an index.
 
@@ -391,7 +384,3 @@ def source_of(
         commit=revision,
         subdirectory=str(subdirectory or ""),
     )
-
-
-def _basename(address: str) -> str:
-    return unquote(PurePosixPath(urlsplit(address).path).name)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
@@ -24,10 +24,8 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.index.pages.page import DistributionFile
 from advisor.index.variants.metadata import VariantMetadata
 from advisor.locks.lock import Lock
+from advisor.locks.setting_value import AppliedSetting
 from advisor.project.formats.pyproject import ProjectIdentity
-
-if TYPE_CHECKING:
-    from advisor.locks.setting_value import AppliedSetting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +103,9 @@ class LockFormat(ABC):
         order: Place among the formats; the first lock in the directory of a project is its current one.
         patterns: Patterns of the names of files that are read; by default only the name.
         written_names: Names of files that are written, for messages; empty if this program does not write the format.
+        target_name: Name of the lock of one of several targets, with ``{}`` for the name of the target; empty if the
+            name of a lock in this format says nothing about its target.
+        suffix: End of the names of locks that the name of their settings file leaves out.
         tool: The tool that alone writes the format; empty if there is none.
         holds_settings: Whether a lock contains run-time settings; else they are in a file next to it.
         depends_on_files: Whether the text of a lock depends on other files than those with the project's requirements.
@@ -114,6 +115,8 @@ class LockFormat(ABC):
     order: int
     patterns: tuple[str, ...] = ()
     written_names: tuple[str, ...] = ()
+    target_name: str = ""
+    suffix: str = ""
     tool: str = ""
     holds_settings = False
     depends_on_files = True

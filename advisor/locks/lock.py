@@ -15,8 +15,6 @@ from advisor.project.text_file import UnreadableFileError, check_size
 from knowledge.domain.errors import InputError
 
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
-PACKAGE_NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s*"(?P<key>[\w.-]+)":\s*\{\s*$')
-"""Lines that begin a package in a lock in TOML or JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,18 +138,29 @@ class Lock:
         """Whether an update changes only versions in the file: a pinned requirements file without hashes."""
         return self.is_project and not self.records_hashes
 
+    @property
+    def indexed(self) -> tuple[tuple[NormalizedName, LockedVersion], ...]:
+        """Its entries that come from an index."""
+        return tuple((name, locked) for name, locked in self.entries if not locked.direct_reference)
+
     @cached_property
     def versions(self) -> dict[str, Version]:
         """Version by normalised package name."""
         return {name: package.version for name, package in self.packages.items()}
 
 
-def read_text(path: Path, *, decode: Callable[[bytes], str] = bytes.decode) -> str:
+def read_text(
+    path: Path,
+    *,
+    decode: Callable[[bytes], str] = bytes.decode,
+    package_at: Callable[[str, int], str] = lambda text, line: "",
+) -> str:
     """Return the text of a lock without merge conflicts.
 
     Args:
         path: The lock.
         decode: Converts the bytes to text; UTF-8 by default.
+        package_at: Returns the package that a line of the text belongs to, for messages.
 
     Raises:
         InputError: If the file does not exist.
@@ -172,15 +181,7 @@ def read_text(path: Path, *, decode: Callable[[bytes], str] = bytes.decode) -> s
             f"`{path}`, line {line}, contains conflict markers of a merge",
             path=path,
             line=line,
-            package=package_above(text, line),
+            package=package_at(text, line),
             hint="resolve the conflict, then lock again with the tool that wrote it, or with `advisor advise`",
         )
     return text
-
-
-def package_above(text: str, line: int) -> str:
-    """Return the name of the package that a line of a lock belongs to; empty if there is none."""
-    for above in reversed(text.split("\n")[:line]):
-        if match := PACKAGE_NAME.match(above):
-            return match["name"] or match["key"]
-    return ""

@@ -14,6 +14,9 @@ from advisor.locks.interface import LockFormat
 from advisor.locks.lock import Lock
 from knowledge.domain.errors import InputError
 
+SETTINGS_FILE = "advisor-settings.toml"
+"""Name of the file with the run-time settings of a lock whose format has none."""
+
 
 @cache
 def lock_formats() -> tuple[LockFormat, ...]:
@@ -22,15 +25,29 @@ def lock_formats() -> tuple[LockFormat, ...]:
     return tuple(sorted((module.FORMAT for module in modules), key=lambda lock_format: lock_format.order))
 
 
+def default_format() -> LockFormat:
+    """Return the format that is written if no lock is named: the first in which each target may have a lock."""
+    return next(lock_format for lock_format in lock_formats() if lock_format.target_name)
+
+
+def files_with_settings() -> tuple[str, ...]:
+    """Return the names of files in a project's directory that may have the run-time settings of its lock."""
+    return (*(lock_format.name for lock_format in lock_formats() if lock_format.holds_settings), SETTINGS_FILE)
+
+
+def format_of(path: Path) -> LockFormat | None:
+    """Return the format of a lock, which its file name determines; `None` if no lock has such a name."""
+    return next((lock_format for lock_format in lock_formats() if lock_format.reads(path)), None)
+
+
 def format_to_read(path: Path) -> LockFormat:
-    """Return the format of a lock, which its file name determines.
+    """Return the format of a lock.
 
     Raises:
         InputError: If the file name matches no format.
     """
-    for lock_format in lock_formats():
-        if lock_format.reads(path):
-            return lock_format
+    if lock_format := format_of(path):
+        return lock_format
     names = [f"`{name}`" for lock_format in lock_formats() for name in lock_format.patterns or (lock_format.name,)]
     raise InputError(f"`{path}` is not the name of a lock", hint=f"supported are {in_words(names, 'and')}")
 
@@ -45,8 +62,7 @@ def format_to_write(path: Path) -> LockFormat:
     if lock_format is None:
         names = [f"`{name}`" for lock_format in lock_formats() for name in lock_format.written_names]
         raise InputError(
-            f"`{path.name}` is not the name of a lock that can be written",
-            hint=f"name it {in_words(names, 'or')}",
+            f"`{path.name}` is not the name of a lock that can be written", hint=f"name it {in_words(names, 'or')}"
         )
     if not path.parent.is_dir():
         raise InputError(
@@ -57,10 +73,6 @@ def format_to_write(path: Path) -> LockFormat:
 
 def read_lock(path: Path, target: Target) -> Lock:
     """Return the packages of a lock for a target: from a lock for several targets, those that apply to it.
-
-    Args:
-        path: The lock; its name determines the format.
-        target: The target.
 
     Raises:
         InputError: If the file name matches no format, or the file does not exist.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from knowledge.catalogue.settings import (
@@ -141,11 +141,7 @@ def frameworks_text(setting: Setting) -> str:
 
 
 def settings_table(settings: Iterable[AppliedSetting]) -> dict[str, Any]:
-    """Return settings as TOML values: the content of `[tool.advisor]`, and of a settings file.
-
-    Args:
-        settings: The settings.
-    """
+    """Return settings as TOML values: the content of `[tool.advisor]`, and of a settings file."""
     records = [setting_record(setting) for setting in sorted_settings(settings)]
     return {"settings-version": TABLE_VERSION, "settings": records}
 
@@ -157,14 +153,5 @@ def sorted_settings(settings: Iterable[AppliedSetting]) -> tuple[AppliedSetting,
 
 def setting_record(setting: AppliedSetting) -> dict[str, Any]:
     """Return a setting as TOML values."""
-    fields: dict[str, Any] = {
-        "framework": setting.framework,
-        "name": setting.name,
-        "value": setting.value,
-        "numerics": setting.numerics,
-        "environment": dict(sorted(setting.environment.items())),
-        "code": list(setting.code),
-        "processors": setting.processors,
-        "hint": setting.hint,
-    }
+    fields = {**asdict(setting), "environment": dict(sorted(setting.environment.items())), "code": list(setting.code)}
     return {key: value for key, value in fields.items() if value not in ("", [], {})}

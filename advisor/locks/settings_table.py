@@ -1,4 +1,4 @@
-"""The run-time settings of a lock: in `[tool.advisor]` of `pylock.toml`, or in a file next to another lock."""
+"""The run-time settings of a lock: in its table `[tool.advisor]`, or in a file next to a lock without such tables."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import tomli_w
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field
 
-from advisor.locks.registry import lock_formats
+from advisor.locks.registry import SETTINGS_FILE, format_of, lock_formats
 from advisor.locks.setting_value import (
     TABLE_VERSION,
     AppliedSetting,
@@ -20,16 +21,12 @@ from advisor.locks.setting_value import (
     settings_table,
     sorted_settings,
 )
-from advisor.project.text_file import check_size
+from advisor.project.text_file import read_written_toml
 from knowledge.catalogue.settings import ANY, Numerics
-from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED
 from knowledge.records import RecordError, value_from
 
-SETTINGS_FILE = "advisor-settings.toml"
-"""Name of the file next to a lock that is not `pylock.toml`."""
-_STEM = "advisor-settings"
 _HEADER = "# Run-time settings for the lock in this directory, written by `advisor advise`.\n"
 _REWRITE = "write it again with `advisor advise`"
 
@@ -37,18 +34,20 @@ _Text = Annotated[str, Field(max_length=10_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LockedSettings:
-    """The run-time settings of a lock.
+class AppliedSettings:
+    """Run-time settings of a lock, or settings that a user named.
 
     Attributes:
         settings: The settings, sorted by framework and name.
         changed: Settings, as ``name=value``, that the file records differently from the catalogue of today.
-        versions: Locked versions of frameworks, by name of the framework; empty if the file is no `pylock.toml`.
+        versions: Locked versions of frameworks, by name of the framework; empty for a file next to a lock.
+        source: The lock or settings file of settings to run a program with; `None` if a user named all of them.
     """
 
     settings: tuple[AppliedSetting, ...] = ()
     changed: tuple[str, ...] = ()
     versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    source: Path | None = None
 
     @property
     def values(self) -> dict[str, dict[str, int | str]]:
@@ -68,11 +67,8 @@ class LockedSettings:
         )
 
 
-class _Model(BaseModel):
+class _Setting(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Setting(_Model):
     framework: _Text
     name: _Text
     value: Annotated[int, Field(ge=-(2**31), lt=2**31)] | _Text
@@ -95,10 +91,7 @@ class _File(_Table):
 
 
 def locked_settings(values: Mapping[str, Mapping[str, int | str]]) -> tuple[AppliedSetting, ...]:
-    """Return settings for a lock, sorted by framework and name.
-
-    Args:
-        values: Values by framework and name of the setting.
+    """Return sorted settings for a lock from values by framework and name.
 
     Raises:
         InputError: If the catalogue does not have a framework, setting or value, or a setting that is the same for all
@@ -116,46 +109,36 @@ def locked_settings(values: Mapping[str, Mapping[str, int | str]]) -> tuple[Appl
 
 def settings_text(settings: Iterable[AppliedSetting]) -> str:
     """Return the content of a settings file; the same settings give the same bytes."""
-    import tomli_w
-
     return _HEADER + tomli_w.dumps(settings_table(settings))
 
 
 def settings_path(lock: Path) -> Path:
-    """Return the file with the settings of a lock: `pylock.toml` itself, or a file next to another lock.
+    """Return the file with the settings of a lock: the lock itself if its format has settings, or a file next to it.
 
     Locks with a name of their own, such as ``gpu.txt``, have one of their own, such as ``advisor-settings.gpu.toml``.
     """
-    lock_format = next((lock_format for lock_format in lock_formats() if lock_format.reads(lock)), None)
+    lock_format = format_of(lock)
     if lock_format is not None and lock_format.holds_settings:
         return lock
-    stem = lock.name.removesuffix(".cdx.json").removesuffix(".txt")
-    if lock.suffix == ".lock" or stem in ("requirements", "bom.json"):
-        return lock.with_name(SETTINGS_FILE)
-    return lock.with_name(f"{_STEM}.{stem}.toml")
+    stem = lock.name.removesuffix(lock_format.suffix if lock_format else "")
+    has_usual_name = any(stem == usual.name.removesuffix(usual.suffix) for usual in lock_formats())
+    return lock.with_name(SETTINGS_FILE if has_usual_name else f"advisor-settings.{stem}.toml")
 
 
 def settings_texts(locks: Iterable[Path], settings: Iterable[AppliedSetting]) -> dict[Path, str]:
     """Return the settings files to write next to locks that cannot contain settings.
 
     Without settings, only files that exist are written, so that none of them keeps settings of an earlier advice.
-
-    Args:
-        locks: The locks.
-        settings: Their settings.
     """
     settings = sorted_settings(settings)
     paths = [path for lock in locks if (path := settings_path(lock)) != lock]
     return {path: settings_text(settings) for path in paths if settings or path.exists()}
 
 
-def read_settings(lock: Path) -> LockedSettings | None:
-    """Return the settings of a lock; `None` if it was written without settings.
+def read_settings(lock: Path) -> AppliedSettings | None:
+    """Return the settings in a lock or a settings file; `None` if the lock was written without settings.
 
     What applies a setting comes from the catalogue, never from the file: a file cannot set other variables.
-
-    Args:
-        lock: A lock of any format, or a settings file.
 
     Raises:
         InputError: If the lock does not exist, or its settings cannot be read or are not valid.
@@ -181,15 +164,9 @@ def _parsed(path: Path) -> dict[str, Any]:
     if path.exists() and not path.is_file():
         raise InputError(f"`{path}` is not a regular file", hint="name a lock, or a settings file")
     try:
-        check_size(path)
-        return parse_toml(path.read_text(encoding="utf-8"))
+        return read_written_toml(path, hint=_REWRITE)
     except FileNotFoundError:
         raise InputError(f"`{path}` does not exist", hint="name a lock, or a settings file") from None
-    except OSError as error:
-        raise InputError(f"`{path}` could not be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        # Errors of the encoding and of TOML, and an integer with too many digits.
-        raise InputError(f"`{path}` is not valid TOML: {error}", hint=_REWRITE) from None
 
 
 def _validated(model: type[_Table], document: dict[str, Any], path: Path, *, place: str) -> _Table:
@@ -205,7 +182,7 @@ def _validated(model: type[_Table], document: dict[str, Any], path: Path, *, pla
         raise InputError(f"`{path}` is not valid: {error.reason}, in `{place}{error.place}`", hint=_REWRITE) from None
 
 
-def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ...]]) -> LockedSettings:
+def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ...]]) -> AppliedSettings:
     settings: dict[tuple[str, str], AppliedSetting] = {}
     changed = []
     for entry in table.settings:
@@ -219,11 +196,11 @@ def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ..
         settings[key] = setting
         if entry.model_dump(exclude_defaults=True) != setting_record(setting):
             changed.append(setting.text)
-    return LockedSettings(settings=sorted_settings(settings.values()), changed=tuple(changed), versions=versions)
+    return AppliedSettings(settings=sorted_settings(settings.values()), changed=tuple(changed), versions=versions)
 
 
 def _framework_versions(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the versions of frameworks in a `pylock.toml`; a lock for several targets can have several of them."""
+    """Return the versions of frameworks in a lock; a lock for several targets can have several of them."""
     versions: dict[str, set[str]] = {}
     packages = document.get("packages")
     for package in packages if isinstance(packages, list) else ():

@@ -17,8 +17,8 @@ from advisor.project.metadata.copy import list_files
 from knowledge.domain.errors import InputError, suggest
 from pi_runners.execution.benchmark import Benchmark, Metric
 
-KEYS = ("command", "metric", "files", "warmup")
-METRIC_KEYS = ("pattern", "unit", "better")
+_KEYS = ("command", "metric", "files", "warmup")
+_METRIC_KEYS = ("pattern", "unit", "better")
 _FILE = "pyproject.toml"
 _DEFAULT_FILES = ("**/*.py",)
 _MOST_WARMUP_RUNS = 100
@@ -52,9 +52,6 @@ def read_benchmark(directory: Path) -> Benchmark:
 
     Its identity selects its observations (:func:`knowledge.evidence.stacks.benchmark_comparisons`).
 
-    Args:
-        directory: The project.
-
     Raises:
         InputError: If the project defines no benchmark, or the definition is wrong.
     """
@@ -64,48 +61,43 @@ def read_benchmark(directory: Path) -> Benchmark:
         raise InputError(
             f"`{path}` defines no benchmark", hint=f"add `[tool.advisor.benchmark]` with `{_EXAMPLES['command']}`"
         )
-    table = check_benchmark(settings["benchmark"], _FILE)
+    table = check_benchmark(settings["benchmark"])
     identity = read_identity(path)
     return Benchmark(
         project=identity.name if identity else os.fsencode(directory.resolve().name).decode("utf-8", "replace"),
         command=table.command,
         metric=table.metric,
         warmup_runs=table.warmup_runs,
-        files={name: _sha256(directory / name) for name in select_files(table.files, list_files(directory), _FILE)},
+        files={name: _sha256(directory / name) for name in select_files(table.files, list_files(directory))},
         directory=directory,
     )
 
 
-def check_benchmark(table: Mapping[str, Any], where: str) -> BenchmarkTable:
-    """Return the benchmark of a table.
-
-    Args:
-        table: The contents of ``[tool.advisor.benchmark]``.
-        where: The file, for messages.
+def check_benchmark(table: Mapping[str, Any]) -> BenchmarkTable:
+    """Return the benchmark of a table ``[tool.advisor.benchmark]``.
 
     Raises:
         InputError: If a key does not exist, is missing, or has a wrong value.
     """
-    _check_keys(table, KEYS, where, "benchmark")
+    _check_keys(table, _KEYS, "benchmark")
     if "command" not in table:
         hint = f"add `{_EXAMPLES['command']}`"
-        raise InputError(f"`{where}`: `[tool.advisor.benchmark]` has no `command`", hint=hint)
+        raise InputError(f"`{_FILE}`: `[tool.advisor.benchmark]` has no `command`", hint=hint)
     return BenchmarkTable(
-        command=_read_command(table["command"], where),
-        metric=_read_metric(table.get("metric", "seconds"), where),
-        files=_read_patterns(table.get("files", list(_DEFAULT_FILES)), where),
-        warmup_runs=_read_warmup(table.get("warmup", 1), where),
+        command=_read_command(table["command"]),
+        metric=_read_metric(table.get("metric", "seconds")),
+        files=_read_patterns(table.get("files", list(_DEFAULT_FILES))),
+        warmup_runs=_read_warmup(table.get("warmup", 1)),
     )
 
 
-def select_files(patterns: Sequence[str], names: Iterable[str], where: str) -> tuple[str, ...]:
+def select_files(patterns: Sequence[str], names: Iterable[str]) -> tuple[str, ...]:
     """Return the files that patterns match, sorted.
 
     Args:
         patterns: Patterns of paths with `*`, `?`, `[...]` and, for any number of directories, `**`; a pattern that
             matches a directory selects all files in it.
         names: Paths of all files.
-        where: The file with the patterns, for messages.
 
     Raises:
         InputError: If a pattern matches no file.
@@ -116,14 +108,14 @@ def select_files(patterns: Sequence[str], names: Iterable[str], where: str) -> t
         matches = {name for name in parts if _matches(parts[name], tuple(pattern.split("/")))}
         if not matches:
             raise InputError(
-                f"`{where}`: `{pattern}` in `tool.advisor.benchmark.files` matches no file of the project",
+                f"`{_FILE}`: `{pattern}` in `tool.advisor.benchmark.files` matches no file of the project",
                 hint="correct the pattern; a file that git ignores is not part of the project's copy",
             )
         selected |= matches
     for name in selected:
         if not name.isprintable():
             raise InputError(
-                f"`{where}`: `tool.advisor.benchmark.files` selects `{name!a}`, whose name is not printable",
+                f"`{_FILE}`: `tool.advisor.benchmark.files` selects `{name!a}`, whose name is not printable",
                 hint="rename the file, or narrow the pattern",
             )
     return tuple(sorted(selected))
@@ -148,59 +140,59 @@ def _sha256(path: Path) -> str:
         ) from None
 
 
-def _check_keys(table: Mapping[str, Any], keys: Sequence[str], where: str, name: str) -> None:
+def _check_keys(table: Mapping[str, Any], keys: Sequence[str], name: str) -> None:
     for key in table:
         if key not in keys:
-            raise InputError(f"`{where}`: `[tool.advisor.{name}]` has no key `{key}`", hint=suggest(key, keys))
+            raise InputError(f"`{_FILE}`: `[tool.advisor.{name}]` has no key `{key}`", hint=suggest(key, keys))
 
 
-def _read_command(value: Any, where: str) -> tuple[str, ...]:
+def _read_command(value: Any) -> tuple[str, ...]:
     if not isinstance(value, str):
-        raise _wrong_value("command", "is not a string", where)
+        raise _wrong_value("command", "is not a string")
     try:
         words = tuple(shlex.split(value))
     except ValueError as error:
-        raise _wrong_value("command", f"cannot be split into words: {error}", where) from None
+        raise _wrong_value("command", f"cannot be split into words: {error}") from None
     if not words or not words[0] or "\0" in value:
-        raise _wrong_value("command", "names no program", where)
+        raise _wrong_value("command", "names no program")
     return words
 
 
-def _read_metric(value: Any, where: str) -> Metric:
+def _read_metric(value: Any) -> Metric:
     if value == "seconds":
         return Metric()
     if not isinstance(value, dict):
-        raise _wrong_value("metric", "is neither `seconds` nor a table", where)
-    _check_keys(value, METRIC_KEYS, where, "benchmark.metric")
-    for key in METRIC_KEYS:
+        raise _wrong_value("metric", "is neither `seconds` nor a table")
+    _check_keys(value, _METRIC_KEYS, "benchmark.metric")
+    for key in _METRIC_KEYS:
         if not isinstance(value.get(key), str) or not value[key].strip() or not value[key].isprintable():
-            raise _wrong_value("metric", f"has no string `{key}`", where)
+            raise _wrong_value("metric", f"has no string `{key}`")
     try:
         groups = re.compile(value["pattern"]).groups
     except (re.error, OverflowError, RecursionError) as error:
-        raise _wrong_value("metric", f"has a `pattern` that is not a regular expression: {error}", where) from None
+        raise _wrong_value("metric", f"has a `pattern` that is not a regular expression: {error}") from None
     if groups != 1:
-        raise _wrong_value("metric", f"has a `pattern` with {groups} groups; exactly one matches the number", where)
+        raise _wrong_value("metric", f"has a `pattern` with {groups} groups; exactly one matches the number")
     if value["better"] not in ("higher", "lower"):
-        raise _wrong_value("metric", "has a `better` that is neither `higher` nor `lower`", where)
+        raise _wrong_value("metric", "has a `better` that is neither `higher` nor `lower`")
     return Metric(pattern=value["pattern"], unit=value["unit"].strip(), better=value["better"])
 
 
-def _read_patterns(value: Any, where: str) -> tuple[str, ...]:
+def _read_patterns(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(pattern, str) for pattern in value):
-        raise _wrong_value("files", "is not a list of patterns", where)
+        raise _wrong_value("files", "is not a list of patterns")
     patterns = tuple(pattern.removeprefix("./").rstrip("/") for pattern in value)
     for pattern in patterns:
         if not pattern or pattern.startswith("/") or ".." in pattern.split("/"):
-            raise _wrong_value("files", f"contains `{pattern}`, which is not a path in the project", where)
+            raise _wrong_value("files", f"contains `{pattern}`, which is not a path in the project")
     return patterns
 
 
-def _read_warmup(value: Any, where: str) -> int:
+def _read_warmup(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= _MOST_WARMUP_RUNS:
-        raise _wrong_value("warmup", f"is not a whole number from 0 to {_MOST_WARMUP_RUNS}", where)
+        raise _wrong_value("warmup", f"is not a whole number from 0 to {_MOST_WARMUP_RUNS}")
     return value
 
 
-def _wrong_value(key: str, reason: str, where: str) -> InputError:
-    return InputError(f"`{where}`: `tool.advisor.benchmark.{key}` {reason}", hint=f"write it as `{_EXAMPLES[key]}`")
+def _wrong_value(key: str, reason: str) -> InputError:
+    return InputError(f"`{_FILE}`: `tool.advisor.benchmark.{key}` {reason}", hint=f"write it as `{_EXAMPLES[key]}`")

@@ -21,7 +21,7 @@ from advisor.domain.target import NEWEST_PYTHON, Target
 from advisor.domain.words import quoted
 from advisor.index.metadata.core import CoreMetadata
 from advisor.project.package_sources import PackageSource
-from knowledge.domain.documents import lines_of, requirement_from, specifiers_from
+from knowledge.domain.documents import requirement_from, specifiers_from
 from knowledge.domain.errors import InputError
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -135,9 +135,6 @@ class ProjectRequirements:
 def shape_checked(path: Path) -> Iterator[None]:
     """Convert the exceptions of reading a document with values of the wrong type to an error that names the file.
 
-    Args:
-        path: The file.
-
     Raises:
         InputError: If such an exception occurs.
     """
@@ -164,41 +161,18 @@ def settings_requirements(
     return tuple(replace(root, constraint=constraint) for root in roots)
 
 
-def line_of(path: Path, text: str, part: str) -> str:
-    """Return ``FILE:LINE`` of the first line that contains a text; empty if no line contains it."""
-    for number, content in enumerate(lines_of(text), start=1):
-        if part in content:
-            return f"{path.name}:{number}"
-    return ""
-
-
-def entry_place(path: Path, text: str, name: str) -> str:
-    """Return ``FILE:LINE`` of the entry of a package in a file of TOML; only the file if no line contains the name."""
-    return line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
-
-
 def check_available(names: Iterable[str], available: Collection[str], path: Path, *, kind: str = "extra") -> None:
-    """Check that a file has the parts that the user selected.
-
-    Args:
-        names: The selected parts.
-        available: The parts of the file.
-        path: The file.
-        kind: What the parts are.
-
-    Raises:
-        InputError: If it does not have one of them.
-    """
+    """Raise an :class:`InputError` if a file does not have one of the parts that the user selected."""
     for name in names:
         if name not in available:
             raise InputError(f"`{path}` has no {kind} `{name}`", hint=f"it has {quoted(sorted(available)) or 'none'}")
 
 
 def table_in(document: Mapping[str, Any], key: str, path: Path, *, parent: str = "") -> Mapping[str, Any]:
-    """Return a table of a document, empty if there is none.
+    """Return a table of a document or of a table, empty if there is none.
 
     Args:
-        document: The document, or a table of it.
+        document: The document or table.
         key: Name of the table.
         path: The file, for messages.
         parent: Name of the table that contains it, with a point at its end; empty for the document.
@@ -215,10 +189,6 @@ def table_in(document: Mapping[str, Any], key: str, path: Path, *, parent: str =
 def python_specifier(text: str | None, place: str) -> str | None:
     """Return the specifier of the supported interpreters; `None` if there is none.
 
-    Args:
-        text: The specifier, as written.
-        place: File and key, for messages.
-
     Raises:
         InputError: If it is malformed.
     """
@@ -230,10 +200,6 @@ def python_specifier(text: str | None, place: str) -> str | None:
 
 def parse_requirement(text: str, origin: str) -> Requirement:
     """Parse one requirement, which may have an address.
-
-    Args:
-        text: The requirement (PEP 508).
-        origin: File and line, for messages.
 
     Raises:
         InputError: If it is malformed.
@@ -247,20 +213,21 @@ def parse_requirement(text: str, origin: str) -> Requirement:
         ) from None
 
 
-def parse_root(text: str, origin: str, folder: Path) -> RootRequirement:
+def parse_root(text: str, origin: str, folder: Path, *, direct: DirectReference | None = None) -> RootRequirement:
     """Parse one requirement of the user.
 
     Args:
         text: The requirement (PEP 508).
         origin: File and line, for messages.
         folder: Folder that a relative path in it starts at.
+        direct: Where the package comes from, if the text does not say it.
 
     Raises:
         InputError: If it or its address is malformed.
     """
     requirement = parse_requirement(text, origin)
     if requirement.url is None:
-        return RootRequirement(requirement=requirement, origin=origin)
+        return RootRequirement(requirement=requirement, origin=origin, direct=direct)
     marker = str(requirement.marker or "")
     return direct_root(requirement.url, origin, folder, name=requirement.name, extras=requirement.extras, marker=marker)
 
@@ -311,19 +278,20 @@ def direct_root(
     )
 
 
-def parse_direct(address: str, origin: str, folder: Path = Path()) -> DirectReference:
-    """Parse the address of a package.
+def requirement_text(name: str, version: str, *, extras: Iterable[Any] = (), marker: str = "") -> str:
+    """Return a requirement (PEP 508) of its parts; a version `*` accepts all."""
+    extras_text = f"[{','.join(map(str, extras))}]" if extras else ""
+    return f"{name}{extras_text}{'' if version.strip() == '*' else version}{f' ; {marker}' if marker else ''}"
 
-    Args:
-        address: The address or path.
-        origin: What contains it, for messages.
-        folder: Folder that a relative path starts at.
+
+def parse_direct(address: str, origin: str) -> DirectReference:
+    """Parse the address of a package, or a path.
 
     Raises:
         InputError: If it is malformed.
     """
     try:
-        return parse_direct_reference(address, folder).reference
+        return parse_direct_reference(address, Path()).reference
     except ValueError as error:
         raise InputError(f"{origin}: `{address}` is not an address or a path of a package: {error}") from None
 
@@ -351,10 +319,6 @@ def defined_source(source: Any, sources: Mapping[str, str], package: str, place:
 def filled_address(url: str, place: str) -> str:
     """Return the address of an index with its environment variables (`${NAME}`) replaced by their values.
 
-    Args:
-        url: The address.
-        place: File and line, for messages.
-
     Raises:
         InputError: If a variable is not set; without the index, a package would be taken from another one.
     """
@@ -368,11 +332,7 @@ def filled_address(url: str, place: str) -> str:
 
 
 def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
-    """Return the requirements and index options of several files; messages about what was not read are left out.
-
-    Args:
-        parts: The files, at least one; later index options come before earlier ones.
-    """
+    """Return the requirements and index options of several files without messages; the last default index counts."""
     merged = replace(parts[0], roots=_roots_with_path(parts[0]))
     for part in (replace(part, roots=_roots_with_path(part)) for part in parts[1:]):
         joined = {name: _joined(getattr(merged, name), getattr(part, name)) for name in ProjectRequirements.__slots__}
@@ -395,11 +355,7 @@ def _roots_with_path(part: ProjectRequirements) -> tuple[RootRequirement, ...]:
 
 
 def supported_pythons(required: str | None) -> tuple[str, ...]:
-    """Return the released versions of CPython that a specifier admits, newest first, one for each minor version.
-
-    Args:
-        required: The specifier; `None` admits every version.
-    """
+    """Return the released CPythons that a specifier admits, newest first, one for each minor version."""
     specifier = SpecifierSet(required or "")
     versions = []
     for minor in range(NEWEST_PYTHON - 1, _OLDEST - 1, -1):
@@ -414,11 +370,6 @@ def supports_own_python(project: ProjectRequirements) -> bool:
     """Whether a project supports the interpreter of this program."""
     required = project.requires_python
     return not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True)
-
-
-def pythons_to_try(project: ProjectRequirements) -> tuple[str, ...]:
-    """Return the interpreters that a project supports; nothing if it supports the interpreter of this program."""
-    return () if supports_own_python(project) else supported_pythons(project.requires_python)
 
 
 def pythons_to_compare(project: ProjectRequirements) -> tuple[str, ...]:

@@ -34,22 +34,22 @@ class PackageSource:
         return target.satisfies(self.marker)
 
 
-def reference_of(options: Mapping[str, Any], folder: Path, place: str) -> DirectReference | None:
-    """Return the direct reference in a table of Poetry, Pipenv, pixi or uv; `None` if the table names none.
+def reference_of(options: Any, folder: Path, place: str) -> DirectReference | None:
+    """Return the direct reference in an entry of Poetry, Pipenv, pixi or uv; `None` if it is no table that names one.
 
     Sources: https://python-poetry.org/docs/dependency-specification/,
     https://pipenv.pypa.io/en/latest/pipfile.html, https://pixi.sh/latest/reference/pixi_manifest/ and
     https://docs.astral.sh/uv/concepts/projects/dependencies/#dependency-sources.
 
     Args:
-        options: The table, such as ``{git = "https://...", tag = "v1"}``.
+        options: The entry, such as ``{git = "https://...", tag = "v1"}``.
         folder: Folder that a relative path starts at.
         place: File and line, for messages.
 
     Raises:
         InputError: If the address is malformed.
     """
-    kind = next((key for key in (*VCS, *_PATHS) if key in options), None)
+    kind = next((key for key in (*VCS, *_PATHS) if key in options), None) if isinstance(options, Mapping) else None
     if kind is None:
         return None
     address = str(options[kind])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from knowledge.domain.documents import parse_toml
+from knowledge.domain.documents import lines_of, parse_toml
 from knowledge.domain.errors import InputError
 
 MAX_BYTES = 16 * 1024**2
@@ -81,17 +83,81 @@ def read_text(path: Path) -> str:
     return text.replace("\r\n", "\n")
 
 
-def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text of a TOML file and its content.
+@dataclass(frozen=True, slots=True)
+class TomlFile:
+    """A file of a project in TOML.
+
+    Attributes:
+        path: The file.
+        text: Its text, for line numbers.
+        document: Its content.
+    """
+
+    path: Path
+    text: str
+    document: Mapping[str, Any]
+
+    def at(self, *names: str) -> Any:
+        """Return the table with a dotted name, such as ``("tool", "uv")``; empty if there is none."""
+        table: Any = self.document
+        for name in names:
+            table = table.get(name, {})
+        return table
+
+    def place(self, text: str) -> str:
+        """Return ``FILE:LINE`` of the first line that contains a text; only the file if no line contains it."""
+        return place_of(self.path, self.text, text)
+
+    def entry_place(self, name: str) -> str:
+        """Return ``FILE:LINE`` of the entry of a package; only the file if no line contains the name."""
+        return place_of(self.path, self.text, f"{name} =", name)
+
+    def place_after(self, *parts: str) -> str:
+        """Return ``FILE:LINE`` of the last of several texts, as :func:`line_in` finds it."""
+        return f"{self.path.name}:{line_in(self.text, *parts)}"
+
+
+def read_toml(path: Path) -> TomlFile:
+    """Return a file in TOML.
 
     Raises:
         InputError: If it cannot be read or is not TOML.
     """
     text = read_text(path)
     try:
-        return text, parse_toml(text)
+        return TomlFile(path, text, parse_toml(text))
     except (ValueError, RecursionError) as error:
         raise InputError(f"`{path}` is not valid TOML: {error}") from None
+
+
+def read_written_toml(path: Path, *, hint: str = "") -> dict[str, Any]:
+    """Return the content of a file in TOML that this program writes.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        InputError: If it cannot be read, is larger than 16 MiB, or is not TOML; the hint says what to do then.
+    """
+    try:
+        check_size(path)
+        return parse_toml(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"`{path}` could not be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        # Errors of the encoding and of TOML, and an integer with too many digits.
+        raise InputError(f"`{path}` is not valid TOML: {error}", hint=hint) from None
+
+
+def line_of(text: str, part: str) -> int:
+    """Return the number of the first line that contains a text; 0 if no line contains it."""
+    return next((number for number, content in enumerate(lines_of(text), start=1) if part in content), 0)
+
+
+def place_of(path: Path, text: str, *parts: str) -> str:
+    """Return ``FILE:LINE`` of the first line with one of several texts, the first that occurs; else the file."""
+    line = next(filter(None, (line_of(text, part) for part in parts)), 0)
+    return f"{path.name}:{line}" if line else path.name
 
 
 def line_in(text: str, *parts: str) -> int:

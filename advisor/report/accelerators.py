@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from advisor.api.queries import HardwareComparison, PeakBound
+from advisor.api.queries import HardwareComparison
 from advisor.domain.words import count, ratio_text, speed_text
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
@@ -45,25 +45,25 @@ def _blocks(comparison: HardwareComparison) -> Iterator[Block]:
         yield [*labelled("speed", [f"{speed_text(ratio)} {_REGIMES[ratio.regime]}"]), *_pairs(ratio.pairs)]
 
 
-def _bound(bound: PeakBound | None) -> Iterator[TextRow]:
+def _bound(bound: tuple[float, float] | None) -> Iterator[TextRow]:
     """Yield what is known without published pairs."""
     yield from labelled("speed", ["not known: no published measurement connects the two, also not through others"])
     if bound is not None:
-        text = f"between {ratio_text(bound.low)} and {ratio_text(bound.high)} times as fast, if only peak rates decide"
+        text = f"between {ratio_text(bound[0])} and {ratio_text(bound[1])} times as fast, if only peak rates decide"
         yield from labelled("bound", [text, "the smallest and the largest ratio of bandwidths and peak rates"])
 
 
-def _pairs(pairs: Sequence[AcceleratorPair]) -> Iterator[TextRow]:
-    """Yield the published pairs."""
-    for number, pair in enumerate(pairs[:_MOST_ROWS]):
+def _pairs(pairs: Sequence[AcceleratorPair]) -> Block:
+    rows: list[TextRow | str] = []
+    for pair in pairs[:_MOST_ROWS]:
         devices = f"{pair.count} x {pair.accelerator} against {pair.reference}, batch {_batch(pair)}"
         source = f"{pair.source}, {pair.year}: {pair.configuration}"
-        ratio = ratio_text(math.exp(pair.mean))
-        yield TextRow(label="" if number else "pairs", cells=(ratio, devices), notes=(source,))
+        rows.append(TextRow(cells=(ratio_text(math.exp(pair.mean)), devices), notes=(source,)))
     if not all(pair.has_one_batch for pair in pairs):
-        yield TextRow(cells=("pairs with different batch sizes were published without a common one; they count less",))
+        rows.append("pairs with different batch sizes were published without a common one; they count less")
     if len(pairs) > _MOST_ROWS:
-        yield TextRow(cells=(f"and {len(pairs) - _MOST_ROWS} more (`--format json` lists them)",))
+        rows.append(f"and {len(pairs) - _MOST_ROWS} more (`--format json` lists them)")
+    return labelled("pairs", rows)
 
 
 def _batch(pair: AcceleratorPair) -> str:
@@ -75,7 +75,6 @@ def _batch(pair: AcceleratorPair) -> str:
 
 def hardware_comparison_document(comparison: HardwareComparison) -> dict[str, Any]:
     """Return what :func:`hardware_comparison_text` has as JSON-ready values."""
-    bound = comparison.bound
     return {
         "schema_version": 3,
         "accelerator": comparison.accelerator,
@@ -83,7 +82,7 @@ def hardware_comparison_document(comparison: HardwareComparison) -> dict[str, An
         "workload": comparison.workload,
         "tasks": [{"task": task, "mode": mode} for task, mode in comparison.tasks],
         "ratios": [_ratio_document(ratio) for ratio in comparison.ratios],
-        "bound_from_peak_rates": [round(bound.low, 6), round(bound.high, 6)] if bound else None,
+        "bound_from_peak_rates": [round(ratio, 6) for ratio in comparison.bound] if comparison.bound else None,
     }
 
 

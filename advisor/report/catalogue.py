@@ -11,13 +11,10 @@ from pi_runners.indicators import INDICATORS, Indicator
 
 def settings_text() -> str:
     """Return the list of run-time settings."""
-    lines: list[str] = []
-    for name, setting in shipped_settings().items():
-        lines.append(f"{name}: {setting.meaning}")
-        lines.append(
-            f"  values: {values_of(setting)}; backends: {backends_of(setting)}; on: {', '.join(setting.devices)}"
-        )
-    return "\n".join(lines)
+    return "\n".join(
+        f"{name}: {s.meaning}\n  values: {values_of(s)}; backends: {backends_of(s)}; on: {', '.join(s.devices)}"
+        for name, s in shipped_settings().items()
+    )
 
 
 def indicator_records() -> list[dict[str, Any]]:
@@ -46,16 +43,13 @@ def indicator_text(*, long: bool) -> str:
     """Return the list of indicators, with all details if it is long."""
     lines: list[str] = []
     for i in INDICATORS.values():
-        lines.append(f"{i.name} (version {i.version}): {i.summary}")
         backends = ", ".join(i.backends(frameworks().values()))
+        lines.append(f"{i.name} (version {i.version}): {i.summary}")
         lines.append(f"  backends: {backends}; on: {', '.join(i.devices)}; {', '.join(i.dtypes)}")
         if not long:
             continue
-        lines.append(f"  flops: {i.flops_formula}")
-        lines.append(f"  bytes: {i.bytes_formula}")
-        lines.append(f"  source: {i.source}")
-        lines.append(f"  corresponds to: {i.corresponds}")
-        lines.append(f"  a sample is: {i.sample}")
+        lines += [f"  flops: {i.flops_formula}", f"  bytes: {i.bytes_formula}", f"  source: {i.source}"]
+        lines += [f"  corresponds to: {i.corresponds}", f"  a sample is: {i.sample}"]
         lines += [f"  parameter {name}: {meaning_of(i, name)}" for name in i.parameters]
         lines += [f"  {size}: {text_of_case(case)}" for size, cases in i.sets.items() for case in cases]
     return "\n".join(lines)

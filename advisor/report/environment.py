@@ -7,16 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from advisor.api.run_plan import (
-    RunMachine,
-    SkippedSetting,
-    add_variables,
-    conflict,
-    in_order,
-    obstacle,
-    variables_of,
-    with_present,
-)
+from advisor.api.run_plan import RunMachine, add_variables, conflict, in_order, obstacle, variables_of, with_present
 from advisor.locks.setting_value import AppliedSetting
 from advisor.locks.settings_table import locked_settings
 from knowledge.catalogue.settings import ANY, Numerics
@@ -34,11 +25,7 @@ _QUOTES = "'\u2018\u2019\u201a\u201b"
 
 
 def shell_text(
-    settings: Sequence[AppliedSetting],
-    shell: str,
-    *,
-    present: Mapping[str, str],
-    machine: RunMachine | None = None,
+    settings: Sequence[AppliedSetting], shell: str, *, present: Mapping[str, str], machine: RunMachine | None = None
 ) -> str:
     """Return the commands of a shell that set the environment variables of settings.
 
@@ -52,31 +39,34 @@ def shell_text(
         machine: The machine; by default this one.
     """
     machine = machine or RunMachine()
-    skipped = [
-        skip for setting in settings if (skip := obstacle(setting, machine) or _library(setting, present, machine))
-    ]
-    usable = [s for s in settings if s not in [skip.setting for skip in skipped]]
+    skipped, usable = [], []
+    for setting in settings:
+        skip = obstacle(setting, machine)
+        if skip is None and setting.choice.library:
+            skip = conflict(setting, present, machine)
+        if skip is None:
+            usable.append(setting)
+        else:
+            skipped.append(f"{setting.label} is left out: {skip.reason}")
     variables = _variables(usable, libraries=machine.libraries, present=present)
-    line = {"bash": _bash_line, "fish": _fish_line, "powershell": _powershell_line}[SHELLS[shell]]
-    notes = [f"{skip.setting.label} is left out: {skip.reason}" for skip in skipped]
-    return _text([*_comments(usable, notes), *(line(name, text) for name, text in variables.items())])
-
-
-def _library(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
-    return conflict(setting, present, machine) if setting.choice.library else None
+    line = _SHELL_LINES[SHELLS[shell]]
+    return "\n".join([*_comments(usable, skipped), *(line(name, text) for name, text in variables.items())])
 
 
 def dotenv_text(settings: Sequence[AppliedSetting]) -> str:
     """Return a `.env` file. Values are not quoted: Docker takes quotation marks as a part of the value."""
-    comments = _comments(settings, [*_library_notes(settings)])
-    return _text([*comments, *(f"{name}={text}" for name, text in _variables(settings).items())])
+    lines = (f"{name}={text}" for name, text in _variables(settings).items())
+    return "\n".join([*_comments(settings, _library_notes(settings)), *lines])
 
 
 def docker_text(settings: Sequence[AppliedSetting]) -> str:
     """Return the `ENV` lines of a Dockerfile."""
-    variables = _variables(settings)
-    lines = [f'ENV {name}="{_escaped(text, _DOCKER_SPECIAL)}"' for name, text in variables.items()]
-    return _text([*_comments(settings, [*_library_notes(settings), *_processor_notes(settings, "docker")]), *lines])
+    notes, number = _library_notes(settings), _processors(settings)
+    if number is not None:
+        processors = "0" if number == 1 else f"0-{number - 1}"
+        notes.append(f"run the image with `docker run --cpuset-cpus={processors}`")
+    lines = (f'ENV {name}="{_escaped(text, _DOCKER_SPECIAL)}"' for name, text in _variables(settings).items())
+    return "\n".join([*_comments(settings, notes), *lines])
 
 
 def kubernetes_text(settings: Sequence[AppliedSetting]) -> str:
@@ -85,8 +75,11 @@ def kubernetes_text(settings: Sequence[AppliedSetting]) -> str:
     for name, text in _variables(settings).items():
         # Kubernetes replaces `$(NAME)`; a text in JSON is one in YAML.
         lines += [f"  - name: {name}", f"    value: {json.dumps(text.replace('$(', '$$('))}"]
-    notes = [*_library_notes(settings), *_processor_notes(settings, "kubernetes")]
-    return _text([*_comments(settings, notes), *(["env:", *lines] if lines else ["env: []"])])
+    notes, number = _library_notes(settings), _processors(settings)
+    if number is not None:
+        container = f"give the container `cpu: {number}` as request and limit"
+        notes.append(f"{container}, on nodes with the static CPU manager policy")
+    return "\n".join([*_comments(settings, notes), *(["env:", *lines] if lines else ["env: []"])])
 
 
 def slurm_text(settings: Sequence[AppliedSetting]) -> str:
@@ -95,7 +88,7 @@ def slurm_text(settings: Sequence[AppliedSetting]) -> str:
     numbers = [int(s.value) for s in settings if s.name == "threads"]
     if numbers:
         lines.append(f"#SBATCH --cpus-per-task={max(numbers)}")
-    lines += _comments(settings, [*_library_notes(settings)])
+    lines += _comments(settings, _library_notes(settings))
     lines += [_bash_line(name, text) for name, text in _variables(settings).items()]
     options = [f"--cpus-per-task={max(numbers)}"] if numbers else []
     node = next((s.value for s in settings if s.processors == "node"), None)
@@ -103,7 +96,7 @@ def slurm_text(settings: Sequence[AppliedSetting]) -> str:
         options += [f"--cpu-bind=map_ldom:{node}", "--mem-bind=local"]
     elif numbers:
         options.append("--cpu-bind=cores")
-    return _text([*lines, f'srun {"".join(f"{option} " for option in options)}"$@"'])
+    return "\n".join([*lines, " ".join(["srun", *options, '"$@"'])])
 
 
 WRITERS: Mapping[str, Callable[[Sequence[AppliedSetting]], str]] = {
@@ -129,7 +122,7 @@ def _variables(
     return dict(sorted(variables.items()))
 
 
-def _comments(settings: Sequence[AppliedSetting], notes: Sequence[str] = ()) -> Iterator[str]:
+def _comments(settings: Sequence[AppliedSetting], notes: Sequence[str]) -> Iterator[str]:
     """Yield comments: the settings, what cannot be set from outside, and notes."""
     for setting in settings:
         if setting.environment:
@@ -145,40 +138,29 @@ def _comments(settings: Sequence[AppliedSetting], notes: Sequence[str] = ()) -> 
     yield from (f"# {note}" for note in notes)
 
 
-def _library_notes(settings: Sequence[AppliedSetting]) -> Iterator[str]:
-    for setting in settings:
-        if setting.choice.library:
-            yield f"the machine needs the library `{setting.choice.library[0]}` for {setting.label}"
+def _library_notes(settings: Sequence[AppliedSetting]) -> list[str]:
+    needed = [(setting.choice.library[0], setting.label) for setting in settings if setting.choice.library]
+    return [f"the machine needs the library `{library}` for {label}" for library, label in needed]
 
 
-def _processor_notes(settings: Sequence[AppliedSetting], format: str) -> Iterator[str]:
-    """Yield how a container is bound to processors."""
-    number = next((int(s.value) for s in settings if s.processors == "count"), None)
-    if number is not None and format == "docker":
-        processors = "0" if number == 1 else f"0-{number - 1}"
-        yield f"run the image with `docker run --cpuset-cpus={processors}`"
-    elif number is not None:
-        yield f"give the container `cpu: {number}` as request and limit, on nodes with the static CPU manager policy"
+def _processors(settings: Sequence[AppliedSetting]) -> int | None:
+    """Return the number of processors that settings bind the program to; `None` if they do not."""
+    return next((int(s.value) for s in settings if s.processors == "count"), None)
 
 
 def _bash_line(name: str, text: str) -> str:
     return f"export {name}={shlex.quote(text)}"
 
 
-def _fish_line(name: str, text: str) -> str:
-    return f"set -gx {name} '{_escaped(text, _FISH_SPECIAL)}'"
-
-
-def _powershell_line(name: str, text: str) -> str:
-    return f"$env:{name} = '{''.join(2 * c if c in _QUOTES else c for c in text)}'"
+_SHELL_LINES: Mapping[str, Callable[[str, str], str]] = {
+    "bash": _bash_line,
+    "fish": lambda name, text: f"set -gx {name} '{_escaped(text, _FISH_SPECIAL)}'",
+    "powershell": lambda name, text: f"$env:{name} = '{''.join(2 * c if c in _QUOTES else c for c in text)}'",
+}
 
 
 def _escaped(text: str, special: str) -> str:
     return "".join(f"\\{c}" if c in special else c for c in text)
-
-
-def _text(lines: Sequence[str]) -> str:
-    return "\n".join(lines)
 
 
 NUMERICS: Mapping[Numerics, str] = {

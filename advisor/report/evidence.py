@@ -9,7 +9,7 @@ from typing import Any
 from advisor.domain.words import count, ends_text, interval_text, ratio_text
 from advisor.report.tables import aligned_table
 from knowledge.domain.extras import needs_extra
-from knowledge.estimate.framework_evidence import Estimate
+from knowledge.estimate.interface import Estimate
 from knowledge.evidence.compare import Comparison
 from knowledge.evidence.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.evidence.stacks import StackComparisons, stack_name
@@ -30,25 +30,13 @@ def stack_comparisons_text(standings: StackComparisons) -> str:
         first = group[0]
         gpu = first.reference.hardware.gpu if first.reference.indicator.device == "cuda" else None
         where = gpu.model if gpu else first.reference.hardware.cpu.microarchitecture
-        lines += [
-            f"{label} on {where}, block `{block}`: times as fast as `{stack_name(first.reference)}`",
-            "",
-            aligned_table(
-                ("stack", "ratio", "interval", "rounds", ""),
-                (
-                    (
-                        f"{'A/A ' if c.is_control else ''}{stack_name(c.observation)}",
-                        ratio,
-                        interval,
-                        str(c.rounds),
-                        mark,
-                    )
-                    for c in group
-                    for ratio, interval, mark in [ratio_cells(c)]
-                ),
-            ),
-            "",
-        ]
+        rows = []
+        for c in group:
+            ratio, interval, mark = ratio_cells(c)
+            name = f"{'A/A ' if c.is_control else ''}{stack_name(c.observation)}"
+            rows.append((name, ratio, interval, str(c.rounds), mark))
+        title = f"{label} on {where}, block `{block}`: times as fast as `{stack_name(first.reference)}`"
+        lines += [title, "", aligned_table(("stack", "ratio", "interval", "rounds", ""), rows), ""]
     lines += [f"not compared: {reason}" for reason in standings.refused]
     significant = sum(c.significant and not c.is_control for c in standings.comparisons)
     total = sum(not c.is_control for c in standings.comparisons)
@@ -89,6 +77,19 @@ def stack_comparisons_record(standings: StackComparisons) -> dict[str, Any]:
 def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, indicators: int) -> str:
     """Return an estimate and the evidence that contributes most to it."""
     basis = "both measured" if estimate.measured else "inferred: at least one of the versions was not measured"
+    rows = [
+        (
+            f"{weight:+.3f}",
+            ratio_text(c.ratio.speedup, "exact"),
+            ends_text(c.ratio, "exact"),
+            _side(c.side.version, c.side.settings),
+            _side(c.reference.version, c.reference.settings),
+            c.label,
+            c.machine.name,
+            c.block,
+        )
+        for weight, c in estimate.weighted_contrasts[:_MOST_CONTRASTS]
+    ]
     lines = [
         f"{stack} against {against}, on {where}, over {count(indicators, 'size')} of indicators:",
         f"{ratio_text(estimate.speedup, 'exact')} times as fast {interval_text(estimate, 'exact')} at "
@@ -96,22 +97,7 @@ def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, i
         "",
         "main evidence (to first order, the log speed-up is the sum of weight x log ratio over all "
         f"{len(estimate.weighted_contrasts)} contrasts):",
-        aligned_table(
-            ("weight", "ratio", "interval", "measured", "against", "indicator", "on", "block"),
-            (
-                (
-                    f"{weight:+.3f}",
-                    ratio_text(c.ratio.speedup, "exact"),
-                    ends_text(c.ratio, "exact"),
-                    _side(c.side.version, c.side.settings),
-                    _side(c.reference.version, c.reference.settings),
-                    c.label,
-                    c.machine.name,
-                    c.block,
-                )
-                for weight, c in estimate.weighted_contrasts[:_MOST_CONTRASTS]
-            ),
-        ),
+        aligned_table(("weight", "ratio", "interval", "measured", "against", "indicator", "on", "block"), rows),
     ]
     return "\n".join(lines)
 
@@ -130,14 +116,12 @@ def scores_text(scores: Sequence[Score]) -> str:
         any_score = next(iter(group.values()))
         models = ", ".join(a.model for a in any_score.hardware.accelerators) or any_score.hardware.cpu.model
         count = "unknown" if any_score.accelerators is None else str(any_score.accelerators or "")
-        rows.append((*key, models, count, *(_minutes(group[b]) if b in group else "" for b in names)))
+        minutes = {
+            b: f"none: {s.failed} of {s.runs} failed" if s.minutes is None else f"{s.minutes:.2f}"
+            for b, s in group.items()
+        }
+        rows.append((*key, models, count, *(minutes.get(b, "") for b in names)))
     return aligned_table(("division", "submitter", "system", "accelerator", "count", *names), rows)
-
-
-def _minutes(score: Score) -> str:
-    if score.minutes is None:
-        return f"none: {score.failed} of {score.runs} failed"
-    return f"{score.minutes:.2f}"
 
 
 def scores_record(scores: Iterable[Score]) -> list[dict[str, Any]]:
@@ -167,50 +151,35 @@ def software(score: Score) -> str:
     container = str(o.environment.get("container", ""))
     # If no source says which version a container has, its release is the version: 20.6 for 20.06.
     release = ".".join(part.lstrip("0") for part in container.split("."))
-    origin = (
-        "" if index != "ngc" else f" (NGC {container})" if version and version != release and container else " (NGC)"
-    )
+    is_named = version and version != release and container
+    origin = "" if index != "ngc" else f" (NGC {container})" if is_named else " (NGC)"
     return f"{o.framework}{f' {version}' if version else ''}{origin}"
 
 
 def gains_text(gains: Sequence[Gain], *, of: str) -> str:
     """Return speed-ups of MLPerf scores, of software (``software``) or of accelerators (``scaling``), as a table."""
     if of == "scaling":
-        return aligned_table(
-            ("round", "submitter", "benchmark", "software", "from", "to", "speed-up", "95 % interval", "efficiency"),
+        scaling_rows = (
             (
-                (
-                    g.later.round_,
-                    g.later.submitter,
-                    g.later.benchmark,
-                    software(g.later),
-                    str(g.earlier.accelerators),
-                    str(g.later.accelerators),
-                    ratio_text(g.speedup),
-                    ends_text(g),
-                    f"{efficiency(g):.0%}",
-                )
-                for g in gains
-            ),
-        )
-    return aligned_table(
-        ("machine", "accelerators", "benchmark", "from", "to", "minutes", "speed-up", "95 % interval", "", "note"),
-        (
-            (
-                g.later.hardware.name,
-                str(g.later.accelerators),
-                g.later.benchmark,
-                f"{g.earlier.round_} {software(g.earlier)}",
-                f"{g.later.round_} {software(g.later)}",
-                f"{g.earlier.minutes:.2f} -> {g.later.minutes:.2f}",
-                ratio_text(g.speedup),
-                ends_text(g),
-                "*" if g.is_significant else "",
-                g.note,
+                *(g.later.round_, g.later.submitter, g.later.benchmark, software(g.later)),
+                *(str(g.earlier.accelerators), str(g.later.accelerators)),
+                *(ratio_text(g.speedup), ends_text(g), f"{efficiency(g):.0%}"),
             )
             for g in gains
-        ),
+        )
+        heads = ("round", "submitter", "benchmark", "software", "from", "to", "speed-up", "95 % interval", "efficiency")
+        return aligned_table(heads, scaling_rows)
+    rows = (
+        (
+            *(g.later.hardware.name, str(g.later.accelerators), g.later.benchmark),
+            *(f"{g.earlier.round_} {software(g.earlier)}", f"{g.later.round_} {software(g.later)}"),
+            f"{g.earlier.minutes:.2f} -> {g.later.minutes:.2f}",
+            *(ratio_text(g.speedup), ends_text(g), "*" if g.is_significant else "", g.note),
+        )
+        for g in gains
     )
+    software_heads = ("machine", "accelerators", "benchmark", "from", "to", "minutes", "speed-up", "95 % interval")
+    return aligned_table((*software_heads, "", "note"), rows)
 
 
 def gains_record(gains: Iterable[Gain]) -> list[dict[str, Any]]:
@@ -236,12 +205,7 @@ def _score_record(score: Score) -> dict[str, Any]:
 
 
 def ratios_plot(rows: Sequence[tuple[str, float, float, float]], *, title: str) -> Callable[[Any], None]:
-    """Return a function that draws ratios with their intervals, one row each, on matplotlib's axes.
-
-    Args:
-        rows: Name, ratio, and lower and upper end of its interval.
-        title: Title of the plot.
-    """
+    """Return a function that draws rows on matplotlib's axes: name, ratio, lower and upper end of its interval."""
 
     def draw(axes: Any) -> None:
         places = range(len(rows))

@@ -50,16 +50,8 @@ class ReportFormats:
     """The formats of one report."""
 
     def __init__(self, package: str, paths: Sequence[str], *, first: Sequence[str]) -> None:
-        """List the formats; none is imported.
-
-        Args:
-            package: Name of the package that contains their modules.
-            paths: Its folders.
-            first: Names that come first, in this order; the others are sorted.
-        """
-        self._package = package
-        self._paths = paths
-        self._first = first
+        """List the modules of a package, in its folders; none is imported. Some names come first in their order."""
+        self._package, self._paths, self._first = package, paths, first
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,13 +66,7 @@ class ReportFormats:
         return next((name for name in self.names if path.suffix == self._module(name).SUFFIX), None)
 
     def render(self, name: str, report: Any, presentation: Presentation | None = None) -> str:
-        """Return a report in a format.
-
-        Args:
-            name: One of :attr:`names`.
-            report: The report.
-            presentation: How it is presented; by default like a file.
-        """
+        """Return a report in a format, one of :attr:`names`; by default presented as in a file."""
         return self._module(name).render(report, presentation or Presentation())
 
     def _module(self, name: str) -> ReportFormat:

@@ -53,13 +53,11 @@ def _row(machine: ShippedMachine) -> tuple[str, ...]:
 
 def machine_record(profile: HardwareProfile, machine: ShippedMachine | None) -> dict[str, Any]:
     """Return a profile as JSON-serialisable values that can be read back, with the facts of the catalogue."""
-    record = asdict(profile)
-    record["matrix"] = _matrix_record(profile.cpu)
+    record = {**asdict(profile), "matrix": _matrix_record(profile.cpu)}
     if machine is not None:
         record["source"] = list(machine.sources)
-    model = machine.model if machine is not None else None
-    if model is not None:
-        record["catalogue"] = model_record(model)
+        if machine.model is not None:
+            record["catalogue"] = model_record(machine.model)
     return record
 
 
@@ -88,13 +86,7 @@ def model_record(model: AcceleratorModel) -> dict[str, Any]:
 def machine_lines(
     profile: HardwareProfile, model: AcceleratorModel | None, machine: ShippedMachine | None
 ) -> Iterator[str]:
-    """Yield the lines of a machine: its profile, what the catalogue states about its accelerators, and the sources.
-
-    Args:
-        profile: The machine.
-        model: Entry of its accelerators in the catalogue, or `None`.
-        machine: The shipped profile or the cloud instance, or `None`.
-    """
+    """Yield the lines of a machine: its profile, what the catalogue states about its accelerators, and the sources."""
     yield from _profile_lines(profile)
     if model is not None:
         yield from _model_lines(model)
@@ -114,7 +106,8 @@ def _profile_lines(profile: HardwareProfile) -> Iterator[str]:
     yield f"cpu             {cpu.model or 'unnamed'} ({cpu.vendor or 'vendor unknown'})"
     yield f"architecture    {cpu.architecture}, microarchitecture {cpu.microarchitecture}"
     yield from _matrix_lines(cpu)
-    yield f"topology        {', '.join(counts) or 'not known'}; {_numa(profile)}"
+    numa = "NUMA nodes not known" if profile.numa_nodes is None else count(profile.numa_nodes, "NUMA node")
+    yield f"topology        {', '.join(counts) or 'not known'}; {numa}"
     yield f"features        {' '.join(cpu.features) or 'not known'}"
     memory = f"{profile.memory_bytes / _GIB:.1f} GiB" if profile.memory_bytes else "not known"
     yield f"memory          {memory}"
@@ -152,29 +145,19 @@ def _matrix_lines(cpu: Cpu) -> Iterator[str]:
 
 def _model_lines(model: AcceleratorModel) -> Iterator[str]:
     """Yield what the catalogue states about an accelerator; facts that its sources do not state are left out."""
-    place = f"{model.kind}, {model.architecture}"
     year = f", {model.year}" if model.year else ""
-    yield f"catalogue       {model.name}: {place}{year}"
-    if model.gfx:
-        yield f"target          {model.gfx}"
-    if model.tensor_core_generation:
-        yield f"tensor cores    generation {model.tensor_core_generation}"
-    if model.memory_bytes_per_second:
-        yield f"bandwidth       {rate_text(model.memory_bytes_per_second, 'B/s')}"
-    if model.flops:
-        units = {name: "OP/s" if name == "int8" else "FLOP/s" for name in model.flops}
-        rates = (f"{name} {rate_text(rate, units[name])}" for name, rate in model.flops.items())
-        yield f"peak rates      {', '.join(rates)}"
-    if model.interconnect:
-        rate = model.interconnect_bytes_per_second
-        bandwidth = f", {rate_text(rate, 'B/s')}" if rate else ""
-        yield f"interconnect    {model.interconnect}{bandwidth}"
-    if model.watts:
-        yield f"power           {model.watts:g} W"
-
-
-def _numa(profile: HardwareProfile) -> str:
-    return "NUMA nodes not known" if profile.numa_nodes is None else count(profile.numa_nodes, "NUMA node")
+    units = {name: "OP/s" if name == "int8" else "FLOP/s" for name in model.flops}
+    bandwidth = rate_text(model.interconnect_bytes_per_second or None, "B/s")
+    rows = (
+        ("catalogue", f"{model.name}: {model.kind}, {model.architecture}{year}"),
+        ("target", model.gfx),
+        ("tensor cores", f"generation {model.tensor_core_generation}" if model.tensor_core_generation else ""),
+        ("bandwidth", rate_text(model.memory_bytes_per_second or None, "B/s")),
+        ("peak rates", ", ".join(f"{name} {rate_text(rate, units[name])}" for name, rate in model.flops.items())),
+        ("interconnect", ", ".join(filter(None, [model.interconnect, bandwidth])) if model.interconnect else ""),
+        ("power", f"{model.watts:g} W" if model.watts else ""),
+    )
+    yield from (f"{label:16}{text}" for label, text in rows if text)
 
 
 def _accelerator(accelerator: Accelerator) -> str:

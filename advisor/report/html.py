@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from advisor.domain.words import count, indicator_text, interval_text, ratio_text
-from advisor.resolve.explanation.stack_requirements import PROJECT
+from advisor.resolve.candidates.problem import PROJECT
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Evidence, PredictedChange
 
@@ -26,13 +26,7 @@ _WIDTH = 200.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """One row of a plot: a ratio with its interval.
-
-    Attributes:
-        label: Label of the row.
-        ratio: The ratio.
-        note: Second line of the label.
-    """
+    """One row of a plot: a label, a ratio with its interval, and a second line of the label."""
 
     label: str
     ratio: Ratio
@@ -96,16 +90,14 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
         for child, texts in sorted(required.get(name, {}).items()):
             repeated = child in unfolded
             unfolded.add(child)
-            nodes = () if repeated else children(child)
-            nodes_here.append(
-                TreeNode(
-                    name=child,
-                    version=versions.get(child, ""),
-                    requirement=", ".join(texts),
-                    repeated=repeated and bool(required.get(child)),
-                    children=nodes,
-                )
+            node = TreeNode(
+                name=child,
+                version=versions.get(child, ""),
+                requirement=", ".join(texts),
+                repeated=repeated and bool(required.get(child)),
+                children=() if repeated else children(child),
             )
+            nodes_here.append(node)
         return tuple(nodes_here)
 
     return children(PROJECT)
@@ -113,20 +105,6 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
 
 def page(template: str, **values: Any) -> str:
     """Return a page from a template; texts are escaped."""
-
-    def code_spans(text: object) -> Markup:
-        """Return a text with the parts in backticks as code."""
-        return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(text))))
-
-    def links(text: object) -> Markup:
-        """Return a text with its addresses as links, which show the host."""
-        parts, end = [], 0
-        for match in _ADDRESS.finditer(str(text)):
-            link = Markup('<a href="{}">{}</a>').format(match[0], urlsplit(match[0]).hostname or match[0])
-            parts += [escape(str(text)[end : match.start()]), link]
-            end = match.end()
-        return Markup("").join([*parts, escape(str(text)[end:])])
-
     environment = Environment(
         loader=PackageLoader("advisor.report"),
         autoescape=True,
@@ -134,8 +112,22 @@ def page(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"code": code_spans, "links": links}
+    environment.filters |= {"code": _code_spans, "links": _links}
     return environment.get_template(template).render(**values)
+
+
+def _code_spans(text: object) -> Markup:
+    return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def _links(text: object) -> Markup:
+    """Return a text with its addresses as links, which show the host."""
+    parts, end = [], 0
+    for match in _ADDRESS.finditer(str(text)):
+        link = Markup('<a href="{}">{}</a>').format(match[0], urlsplit(match[0]).hostname or match[0])
+        parts += [escape(str(text)[end : match.start()]), link]
+        end = match.end()
+    return Markup("").join([*parts, escape(str(text)[end:])])
 
 
 def evidence_of(changes: Iterable[PredictedChange]) -> list[Interval]:

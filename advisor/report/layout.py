@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.domain.words import visible
@@ -30,12 +30,7 @@ _CODES: Mapping[Style, str] = {"strong": "1", "good": "32", "warning": "33", "ba
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a text is laid out.
-
-    Attributes:
-        width: Columns of a line.
-        colour: Whether styles are visible.
-    """
+    """How a text is laid out: the columns of a line, and whether styles are visible."""
 
     width: int = WIDTH_OF_FILES
     colour: bool = False
@@ -66,9 +61,11 @@ class TextRow:
 Block = Iterable[TextRow]
 
 
-def labelled(label: str, lines: Iterable[str], style: Style = "strong") -> list[TextRow]:
-    """Return a row for each line, the first of them with a label."""
-    return [TextRow(label="" if number else label, cells=(line,), style=style) for number, line in enumerate(lines)]
+def labelled(label: str, rows: Iterable[str | tuple[str, ...] | TextRow], style: Style = "strong") -> list[TextRow]:
+    """Return rows, the first of them with a label; a row may be the text of its only cell, or its cells."""
+    texts_as_cells = ((row,) if isinstance(row, str) else row for row in rows)
+    plain = (row if isinstance(row, TextRow) else TextRow(cells=row) for row in texts_as_cells)
+    return [replace(row, label="" if number else label, style=style) for number, row in enumerate(plain)]
 
 
 def rendered(blocks: Iterable[Block], layout: Layout) -> str:

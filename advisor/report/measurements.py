@@ -38,9 +38,10 @@ def block_table(observations: Iterable[Observation]) -> str:
             *(_row(s, comparisons.get((indicator, s.observation.arm))) for s in rows),
             "",
         ]
-    lines += _scaling(summaries)
-    lines += _failures(observations)
-    lines += _unequal(observations)
+    lines += [*_scaling(summaries), *_failures(observations)]
+    for refusal in refusals(observations):
+        what = f"`{_stack_name(refusal.observation)}` {refusal.observation.indicator.name}"
+        lines.append(f"not compared: {what} in {refusal.rounds} rounds: {refusal.reason}")
     lines += _unstable(summaries)
     significant = sum(c.significant and not c.is_control for c in comparisons.values())
     total = sum(not c.is_control for c in comparisons.values())
@@ -86,19 +87,17 @@ def _record(s: Summary, c: Comparison | None) -> dict[str, Any]:
         "intensity": s.intensity,
         "roof_share": s.roof_share,
         "instabilities": [asdict(i) for i in s.instabilities],
-        "speedup": None if c is None else _speedup(c),
-    }
-
-
-def _speedup(c: Comparison) -> dict[str, Any]:
-    return {
-        "ratio": c.speedup,
-        "low": c.low,
-        "high": c.high,
-        "rounds": c.rounds,
-        "conclusive": c.conclusive,
-        "significant": c.significant,
-        "control": c.is_control,
+        "speedup": None
+        if c is None
+        else {
+            "ratio": c.speedup,
+            "low": c.low,
+            "high": c.high,
+            "rounds": c.rounds,
+            "conclusive": c.conclusive,
+            "significant": c.significant,
+            "control": c.is_control,
+        },
     }
 
 
@@ -166,13 +165,6 @@ def _failures(observations: Iterable[Observation]) -> list[str]:
     if any(status == "harness-error" for _, _, status, _ in failed):
         lines.append("`harness-error`: the measuring program failed, not the stack: no result for these versions")
     return lines
-
-
-def _unequal(observations: Iterable[Observation]) -> list[str]:
-    return [
-        f"not compared: `{_stack_name(r.observation)}` {r.observation.indicator.name} in {r.rounds} rounds: {r.reason}"
-        for r in refusals(observations)
-    ]
 
 
 def _unstable(summaries: Iterable[Summary]) -> list[str]:

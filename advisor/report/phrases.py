@@ -85,18 +85,13 @@ def version_change(before: str, after: str) -> str:
 
 
 def change_groups(changes: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
-    """Return a line for the CUDA packages among changes, and one for the others.
-
-    Args:
-        changes: Name and versions before and after of each package; ``-`` is absent.
-    """
+    """Return a line for the CUDA packages among changes, and one for the others."""
     cuda = [change for change in changes if change[0].startswith(CUDA_LIBRARIES)]
     groups = (("CUDA package", cuda), ("other package", [change for change in changes if change not in cuda]))
     return tuple(_group_text(noun, group) for noun, group in groups if group)
 
 
 def _group_text(noun: str, group: Sequence[tuple[str, str, str]]) -> str:
-    """Return the changes of a group of packages in one line."""
     kinds = Counter("added" if b == "-" else "removed" if a == "-" else "at another version" for _, b, a in group)
     number = count(len(group), noun)
     if len(kinds) == 1:

@@ -1,4 +1,4 @@
-"""Tables of reports and reference pages, in Markdown."""
+"""Parts of reports and reference pages in Markdown: tables, sections, folded sections."""
 
 from __future__ import annotations
 
@@ -14,6 +14,18 @@ def table_lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator
     yield _line(["---"] * len(heads))
     for row in rows:
         yield _line([_LINE_BREAK.sub(" ", cell).strip().replace("|", "\\|") for cell in row])
+
+
+def section(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a heading with a table; nothing without rows."""
+    if rows:
+        yield from (f"### {title}", "", *table_lines(heads, rows), "")
+
+
+def folded(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a table below a line that unfolds it; nothing without rows."""
+    if rows:
+        yield from (f"<details><summary>{title}</summary>", "", *table_lines(heads, rows), "", "</details>", "")
 
 
 def aligned_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

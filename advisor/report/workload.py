@@ -31,12 +31,7 @@ def workloads_text(workloads: Sequence[ProfiledWorkload]) -> str:
 
 
 def workload_text(workload: ProfiledWorkload, *, parts: int = 0) -> str:
-    """Return a workload with bars of its time shares.
-
-    Args:
-        workload: The workload.
-        parts: Maximum number of parts; 0 for all.
-    """
+    """Return a workload with bars of its time shares, of at most some parts; 0 for all."""
     return "\n".join(_lines(workload, parts or len(workload.parts)))
 
 

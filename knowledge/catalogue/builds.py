@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, admits, shipped_entries
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.identity import StrictRecord
 
 Runtime = Literal["cpu", "cuda", "rocm", "xpu"]
 """What a build runs on: processors only, NVIDIA's GPUs, AMD's GPUs, or Intel's GPUs."""
@@ -49,7 +49,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworkIndex(StrictEntry):
+class FrameworkIndex(StrictRecord):
     """A package index on which a framework's publisher provides one build of its packages.
 
     Attributes:
@@ -80,11 +80,11 @@ class FrameworkIndex(StrictEntry):
 
     def serves(self, hardware: HardwareProfile) -> bool:
         """Whether it has files for the system and the processor of a machine."""
-        return _is_on(hardware, self.os, self.architectures)
+        return hardware.is_one_of(self.os, self.architectures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultBuild(StrictEntry):
+class DefaultBuild(StrictRecord):
     """The build of files without a local version, on some machines.
 
     Attributes:
@@ -103,18 +103,17 @@ class DefaultBuild(StrictEntry):
     versions: str = ""
     version: str = ""
 
-    def applies_to(self, package: str, version: Version, *, os: str, architecture: str) -> bool:
-        """Whether it is the build of a version of a package on a system and a processor."""
+    def applies_to(self, package: str, version: Version, hardware: HardwareProfile) -> bool:
+        """Whether it is the build of a version of a package on a machine."""
         return (
-            os in self.os
-            and architecture in (self.architectures or (architecture,))
+            hardware.is_one_of(self.os, self.architectures)
             and package in (self.packages or (package,))
             and admits(self.versions, version)
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildFamily(StrictEntry):
+class BuildFamily(StrictRecord):
     """Packages whose local version names the build, and which only work together if their builds match.
 
     Attributes:
@@ -128,25 +127,18 @@ class BuildFamily(StrictEntry):
     source: str
     defaults: tuple[DefaultBuild, ...] = ()
 
-    def build_of(self, package: str, version: Version, *, os: str, architecture: str) -> Build:
-        """Return the build of a version of one of its packages.
-
-        Args:
-            package: The package.
-            version: The version.
-            os: System of the target.
-            architecture: Machine name of the target.
-        """
+    def build_of(self, package: str, version: Version, hardware: HardwareProfile) -> Build:
+        """Return the build of a version of one of its packages on a machine."""
         if version.local is not None:
             return build_of_local_version(version.local)
         for default in self.defaults:
-            if default.applies_to(package, version, os=os, architecture=architecture):
+            if default.applies_to(package, version, hardware):
                 return Build(runtime=default.runtime, version=default.version)
         return Build(runtime="cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildExtra(StrictEntry):
+class BuildExtra(StrictRecord):
     """Extras of a package that together add what it needs to use an accelerator.
 
     Attributes:
@@ -177,11 +169,11 @@ class BuildExtra(StrictEntry):
 
     def serves(self, hardware: HardwareProfile) -> bool:
         """Whether they work on the system and the processor of a machine."""
-        return _is_on(hardware, self.os, self.architectures)
+        return hardware.is_one_of(self.os, self.architectures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement(StrictEntry):
+class Replacement(StrictRecord):
     """A package that provides the same modules as another one, for other hardware.
 
     Attributes:
@@ -210,7 +202,7 @@ class Replacement(StrictEntry):
 
     def fits(self, hardware: HardwareProfile) -> bool:
         """Whether the replacement is useful on a machine, and has files for it."""
-        if not _is_on(hardware, self.os, self.architectures):
+        if not hardware.is_one_of(self.os, self.architectures):
             return False
         if self.when == "any":
             return True
@@ -220,11 +212,6 @@ class Replacement(StrictEntry):
 
 
 CatalogueEntry = FrameworkIndex | BuildFamily | BuildExtra | Replacement
-
-
-def _is_on(hardware: HardwareProfile, systems: Collection[str], architectures: Collection[str]) -> bool:
-    """Whether a machine has one of some systems and one of some architectures."""
-    return hardware.os in systems and hardware.cpu.architecture in architectures
 
 
 def build_of_local_version(local: str) -> Build:
@@ -248,12 +235,3 @@ def shipped_builds() -> tuple[CatalogueEntry, ...]:
         InputError: If an entry is malformed or two entries have the same identity.
     """
     return shipped_entries(FOLDER / "builds", CatalogueEntry, noun="build")
-
-
-def read_builds(text: str, *, where: str) -> tuple[CatalogueEntry, ...]:
-    """Read the entries of one YAML file.
-
-    Raises:
-        InputError: If it is not a list of entries; the message names the entry and the field.
-    """
-    return read_entries(text, CatalogueEntry, where=where, noun="build")

@@ -6,24 +6,16 @@ import importlib.resources
 from collections import Counter
 from functools import lru_cache
 from importlib.resources.abc import Traversable
-from typing import Any, ClassVar
+from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from knowledge.domain.errors import InputError
-from knowledge.records import RecordError, value_from
-from knowledge.shipped_yaml import parse_yaml, yaml_files
+from knowledge.records import RecordError, parse_yaml, value_from, yaml_files
 
 FOLDER = importlib.resources.files("knowledge.catalogue") / "data"
 """Folder with a folder for each catalogue."""
-
-
-class StrictEntry:
-    """A kind of entry: a dataclass. A field that it does not have is an error."""
-
-    __slots__ = ()
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
 
 def admits(specifier: str, version: Version) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -9,8 +10,12 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, admits, shipped_entries
 from knowledge.catalogue.slower import SlowerRule
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.identity import StrictRecord
+from knowledge.domain.stack import cuda_of_local_version
+from knowledge.hardware.accelerators import model_of
 
 Severity = Literal["forbidden", "discouraged", "slower", "note"]
 """A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; ``slower`` ones are weak evidence
@@ -19,9 +24,12 @@ in the score; a ``note`` is only reported."""
 Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only", "vendor", "metadata"]
 """Subject of a verdict."""
 
+Objection = tuple[Subject, str]
+"""What a rule says of a package version on a machine: the subject, and one sentence without a final full stop."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConflictRule(StrictEntry):
+class ConflictRule(StrictRecord):
     """Two packages whose versions do not work together.
 
     Attributes:
@@ -45,7 +53,7 @@ class ConflictRule(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapabilityRule(StrictEntry):
+class CapabilityRule(StrictRecord):
     """NVIDIA GPUs that the wheels of some versions contain code for.
 
     Machine code for compute capability X.Y runs on X.Z with Z >= Y; PTX for X.Y is compiled by the driver for any newer
@@ -75,9 +83,27 @@ class CapabilityRule(StrictEntry):
     at_least: str | None = None
     severity: Severity = "forbidden"
 
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return that a version contains no code for the GPU of a machine."""
+        gpu = hardware.gpu
+        if gpu is None or gpu.capability is None or not hardware.is_one_of((), self.architectures):
+            return None
+        built_with = cuda_of_local_version(version)
+        is_this_build = self.default if version.local is None else built_with is not None and built_with == self.cuda
+        if not is_this_build or not admits(self.versions, version):
+            return None
+        if self.at_least is not None:
+            runs = gpu.capability >= _capability(self.at_least)
+            offered = f"compute capability {self.at_least} and newer"
+        else:
+            runs = runs_on(gpu.capability, machine_code=self.machine_code, ptx=self.ptx)
+            offered = ", ".join([*self.machine_code, *(f"{p}+PTX" for p in self.ptx)])
+        needed = f"{gpu.model} has compute capability {gpu.compute_capability}"
+        return None if runs else ("capability", f"`{self.package} {version}` is built for {offered}; {needed}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeRule(StrictEntry):
+class RuntimeRule(StrictRecord):
     """Requirements of a CUDA runtime version on the machine.
 
     Attributes:
@@ -96,9 +122,25 @@ class RuntimeRule(StrictEntry):
     capability: str | None = None
     severity: Severity = "forbidden"
 
+    def is_of(self, version: Version) -> bool:
+        """Whether a version, of a runtime package or as a local version states it, is of this CUDA runtime."""
+        return self.cuda == (cuda_of_local_version(version) or f"{version.major}.{version.minor}")
+
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return that the driver or the GPU of a machine is too old."""
+        gpu, driver = hardware.gpu, hardware.driver
+        if gpu is None or not self.is_of(version):
+            return None
+        if driver is not None and hardware.os == "linux" and Version(driver.version) < Version(self.driver):
+            return "driver", f"CUDA {self.cuda} needs driver {self.driver} or newer; the machine has {driver.version}"
+        if gpu.capability and self.capability and gpu.capability < _capability(self.capability):
+            needed = f"CUDA {self.cuda} needs compute capability {self.capability} or newer"
+            return "capability", f"{needed}; {gpu.model} has {gpu.compute_capability}"
+        return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublisherTestedRule(StrictEntry):
+class PublisherTestedRule(StrictRecord):
     """The CUDA and cuDNN versions that a framework's publisher tested it with.
 
     Attributes:
@@ -117,9 +159,16 @@ class PublisherTestedRule(StrictEntry):
     source: str
     severity: Severity = "note"
 
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return what a version was tested with, on a machine with a GPU."""
+        if hardware.gpu is None or not admits(self.versions, version):
+            return None
+        tested = f"was tested by its publisher with CUDA {self.cuda} and cuDNN {self.cudnn}"
+        return "tested", f"`{self.package} {version}` {tested}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpuOnlyRule(StrictEntry):
+class CpuOnlyRule(StrictRecord):
     """A build that leaves an accelerator idle.
 
     Attributes:
@@ -134,9 +183,15 @@ class CpuOnlyRule(StrictEntry):
     source: str
     local: str | None = None
 
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return that a version leaves the accelerator of a machine idle."""
+        if self.local is not None and version.local != self.local:
+            return None
+        return "cpu-only", f"`{self.package} {version}` is a CPU-only build: it leaves the accelerator idle"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VendorRule(StrictEntry):
+class VendorRule(StrictRecord):
     """Builds for the accelerators of one vendor; those of another one cannot run them.
 
     Attributes:
@@ -162,9 +217,26 @@ class VendorRule(StrictEntry):
     architectures: tuple[str, ...] = ()
     severity: Severity = "forbidden"
 
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return that a build supports no accelerator of a machine; one text for all versions of such builds."""
+        if any(accelerator.vendor == self.vendor for accelerator in hardware.accelerators):
+            return None
+        if not hardware.is_one_of(self.os, self.architectures):
+            return None
+        if self.local is None:
+            builds = f"`{name}`"
+        elif self.local == "" and version.local is None:
+            builds = f"`{name}` without a local version"
+        elif self.local and (version.local or "").startswith(self.local):
+            builds = f"`{name}` with a local version `+{self.local}...`"
+        else:
+            return None
+        target = f"the target has {hardware.accelerators[0].model}{f': {self.instead}' if self.instead else ''}"
+        return "vendor", f"{builds} is built for {self.runtime}, and {target} (rule `{self.id}`)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedRule(StrictEntry):
+class EmbeddedRule(StrictRecord):
     """Builds for servers with Arm processors, which the vendor of an embedded module does not publish for it.
 
     Attributes:
@@ -183,9 +255,17 @@ class EmbeddedRule(StrictEntry):
     source: str
     severity: Severity = "note"
 
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return what is not known of a build that the vendor of a machine's embedded module did not make for it."""
+        gpu = hardware.gpu
+        model = model_of(gpu) if gpu is not None and gpu.vendor == self.vendor else None
+        if gpu is None or model is None or model.kind != "embedded" or self.own in (version.local or ""):
+            return None
+        return "vendor", self.message.format(package=name, model=gpu.model)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndeclaredRequirementRule(StrictEntry):
+class UndeclaredRequirementRule(StrictRecord):
     """A package that some versions of another one need although their metadata does not require it.
 
     Attributes:
@@ -208,18 +288,41 @@ class UndeclaredRequirementRule(StrictEntry):
             return None
         return Requirement(self.requires.format(version=version.public))
 
+    def objection(self, name: str, version: Version, hardware: HardwareProfile) -> Objection | None:
+        """Return what a version requires although its metadata does not state it."""
+        requirement = self.requirement_of(name, version)
+        message = f"`{name} {version}` requires `{requirement}`, which its metadata does not state"
+        return None if requirement is None else ("metadata", message)
 
-Rule = (
-    ConflictRule
-    | CapabilityRule
+
+PackageRule = (
+    CapabilityRule
     | RuntimeRule
     | PublisherTestedRule
     | CpuOnlyRule
     | VendorRule
     | EmbeddedRule
     | UndeclaredRequirementRule
-    | SlowerRule
 )
+"""A rule about versions of single packages."""
+Rule = ConflictRule | PackageRule | SlowerRule
+
+
+def runs_on(capability: tuple[int, int], *, machine_code: Iterable[str], ptx: Iterable[str]) -> bool:
+    """Whether code that was built for some compute capabilities runs on a GPU.
+
+    Machine code runs within its major version on the same or a newer minor one; PTX on the same or anything newer.
+    """
+    major, minor = capability
+    for code in map(_capability, machine_code):
+        if code[0] == major and code[1] <= minor:
+            return True
+    return any(_capability(code) <= (major, minor) for code in ptx)
+
+
+def _capability(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,12 +358,3 @@ def shipped_rules() -> tuple[Rule, ...]:
 def undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
     """Return the shipped rules about requirements that metadata does not state."""
     return tuple(rule for rule in shipped_rules() if isinstance(rule, UndeclaredRequirementRule))
-
-
-def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
-    """Read the rules of one YAML file.
-
-    Raises:
-        InputError: If it is not a list of rules; the message names the entry and the field.
-    """
-    return read_entries(text, Rule, where=where, noun="rule")

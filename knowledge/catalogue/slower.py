@@ -11,8 +11,9 @@ from typing import Literal
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from knowledge.catalogue.entries import StrictEntry, admits
+from knowledge.catalogue.entries import admits
 from knowledge.domain.hardware import Accelerator, HardwareProfile
+from knowledge.domain.identity import StrictRecord
 
 SMALLEST_RATIO = 1.1
 """Smaller reported slow-downs are within the noise of a report with one run on each version."""
@@ -24,7 +25,7 @@ report, of 3.17 with two, and of 1.81 with four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HardwareCondition(StrictEntry):
+class HardwareCondition(StrictRecord):
     """Hardware that a slow-down was reported on; empty fields admit all hardware.
 
     Attributes:
@@ -56,9 +57,7 @@ class HardwareCondition(StrictEntry):
         """Whether a machine has the hardware."""
         if not set(self.features) <= set(hardware.cpu.features):
             return False
-        if self.architectures and hardware.cpu.architecture not in self.architectures:
-            return False
-        if self.os and hardware.os not in self.os:
+        if not hardware.is_one_of(self.os, self.architectures):
             return False
         if self.accelerator == "none":
             return not hardware.accelerators
@@ -79,7 +78,7 @@ class HardwareCondition(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reproduction(StrictEntry):
+class Reproduction(StrictRecord):
     """A measurement of both versions with this program.
 
     Attributes:
@@ -105,7 +104,7 @@ class Reproduction(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlowerRule(StrictEntry):
+class SlowerRule(StrictRecord):
     """Versions that public reports measured to be slower than another version.
 
     Attributes:
@@ -172,11 +171,6 @@ class SlowerRule(StrictEntry):
             raise ValueError("each of `parts` must name its `indicator`")
 
     @property
-    def log_ratio(self) -> float:
-        """Natural logarithm of the slow-down: the mean of all reports and of the program's own measurement."""
-        return _mean_log(self._measured_ratios)
-
-    @property
     def reported_ratio(self) -> float:
         """The slow-down that the reports say: their geometric mean."""
         return math.exp(_mean_log(self.ratios))
@@ -184,7 +178,7 @@ class SlowerRule(StrictEntry):
     @property
     def ratio(self) -> float:
         """The slow-down: the geometric mean of all reports and of the program's own measurement."""
-        return math.exp(self.log_ratio)
+        return math.exp(_mean_log(self._measured_ratios))
 
     @property
     def deviation(self) -> float:

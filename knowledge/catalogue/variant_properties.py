@@ -12,7 +12,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.hardware import Cpu, HardwareProfile
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 Features = Mapping[str, tuple[str, ...]]
 """Supported values of each feature; features and values in the order of preference."""
@@ -33,21 +33,12 @@ class SupportedProperties:
     assumptions: Mapping[str, str] = field(default_factory=dict)
 
     def values(self, namespace: str, feature: str) -> tuple[str, ...]:
-        """Return the supported values of a feature, the best first.
-
-        Args:
-            namespace: Its namespace.
-            feature: Its name.
-        """
+        """Return the supported values of a feature, the best first."""
         return self.namespaces.get(namespace, {}).get(feature, ())
 
 
 def supported_properties(hardware: HardwareProfile) -> SupportedProperties:
-    """Return the variant properties that a machine supports.
-
-    Args:
-        hardware: The machine.
-    """
+    """Return the variant properties that a machine supports."""
     namespaces: dict[str, Features] = {}
     missing: dict[str, str] = {}
     assumptions: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """The frameworks that can be measured and profiled: what the file `framework.toml` in the folder of each says.
 
-The folders are those in ``pi_runners.frameworks``; their modules are not imported here. A new framework is a new
-folder.
+The folders are those in the packages of :data:`knowledge.domain.framework_packages`, to which ``pi_runners`` adds its
+own. Their modules are not imported here. A new framework is a new folder.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from knowledge.domain import framework_packages
 from knowledge.domain.errors import InputError
 
-_PACKAGE = "pi_runners.frameworks"
 _LAST = 1000
 
 
@@ -31,12 +31,18 @@ class Framework:
         position: Position in lists.
         is_input_library: Whether it only prepares input: it is measured, but does not count for the speed of a stack.
         distributions: Distributions that contain it, the usual one first.
-        processor_distributions: Those that support no accelerator.
+        same_on_processors: Distributions with the one that is the same release without support for accelerators.
         devices: Devices that it supports: ``cpu``, ``cuda``.
-        abilities: What indicators may need of it, such as ``backward`` (:mod:`pi_runners.indicators`).
-        published: Its names in published tables, as regular expressions.
+        abilities: What indicators may need of it (:mod:`pi_runners.indicators`): a way to compute such as ``backward``,
+            or an operation of its backend (:mod:`pi_runners.harness.contract`) such as ``matmul``.
+        algorithms: How it computes an operation for which it has no function of its own, by operation.
+        extra_copies: Further arrays in memory, as multiples of ``backward_images`` or ``model_weights``.
+        published: Its names in published tables, as regular expressions, and that of its `container`.
+        references: Notes for reports about values of settings that published effects are over, such as
+            ``precision=tf32``.
         profile: How programs are profiled that use it: `hooks` by imported module, `packages` whose versions are
-            reported, `categories` of events in traces.
+            reported; how its traces are recognised (`files`, `categories` of events, names of `processes`), and the
+            framework whose folder reads them (`reader`), if it is not its own.
     """
 
     name: str
@@ -45,10 +51,13 @@ class Framework:
     position: int = _LAST
     is_input_library: bool = False
     distributions: tuple[str, ...]
-    processor_distributions: tuple[str, ...] = ()
+    same_on_processors: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ("cpu", "cuda")
     abilities: frozenset[str] = frozenset()
+    algorithms: Mapping[str, str] = field(default_factory=dict)
+    extra_copies: Mapping[str, float] = field(default_factory=dict)
     published: Mapping[str, str] = field(default_factory=dict)
+    references: Mapping[str, str] = field(default_factory=dict)
     profile: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self, name: str) -> dict[str, Any]:
@@ -63,10 +72,13 @@ def frameworks() -> Mapping[str, Framework]:
 
     Raises:
         InputError: If a file is malformed, lacks a key or has an unknown one.
+        LookupError: If no package has added its frameworks: `import pi_runners` adds those of this program.
     """
-    spec = importlib.util.find_spec(_PACKAGE)
-    folders = spec.submodule_search_locations if spec is not None else None
-    read = [_read(path) for folder in folders or () for path in Path(folder).glob("*/framework.toml")]
+    if not framework_packages:
+        raise LookupError("no package has added its frameworks to `knowledge.domain.framework_packages`")
+    specs = [importlib.util.find_spec(package) for package in framework_packages]
+    folders = [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
+    read = [_read(path) for folder in folders for path in Path(folder).glob("*/framework.toml")]
     return {f.name: f for f in sorted(read, key=lambda f: (f.is_input_library, f.position, f.name))}
 
 
@@ -91,20 +103,18 @@ class _Distributions(Mapping[str, str]):
     def __init__(self, *, with_input_libraries: bool) -> None:
         self._with_input_libraries = with_input_libraries
 
+    def _names(self) -> dict[str, str]:
+        listed = [f for f in frameworks().values() if self._with_input_libraries or not f.is_input_library]
+        return {distribution: framework.name for framework in listed for distribution in framework.distributions}
+
     def __getitem__(self, distribution: str) -> str:
-        for framework in self._members():
-            if distribution in framework.distributions:
-                return framework.name
-        raise KeyError(distribution)
+        return self._names()[distribution]
 
     def __iter__(self) -> Iterator[str]:
-        return (distribution for framework in self._members() for distribution in framework.distributions)
+        return iter(self._names())
 
     def __len__(self) -> int:
-        return sum(len(framework.distributions) for framework in self._members())
-
-    def _members(self) -> Iterator[Framework]:
-        return (f for f in frameworks().values() if self._with_input_libraries or not f.is_input_library)
+        return len(self._names())
 
 
 FRAMEWORKS: Mapping[str, str] = _Distributions(with_input_libraries=False)

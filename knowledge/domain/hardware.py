@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
-from knowledge.domain.identity import content_hash
+from knowledge.domain.identity import StrictRecord, content_hash
 
 DETECTED = "detected"
 """Name of the profile of the machine that the program runs on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cpu:
+class Cpu(StrictRecord):
     """The processors of a machine.
 
     Attributes:
@@ -27,8 +28,6 @@ class Cpu:
         threads: Logical processors over all sockets.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
     architecture: str
     microarchitecture: str
     vendor: str = ""
@@ -40,7 +39,7 @@ class Cpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accelerator:
+class Accelerator(StrictRecord):
     """Identical accelerators of one machine.
 
     Attributes:
@@ -53,8 +52,6 @@ class Accelerator:
         numa_nodes: NUMA node of each device, in device order; empty if unknown.
         partition: ``mig`` or ``vgpu`` if the device is a partition of a physical one.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     vendor: str
     model: str
@@ -75,7 +72,7 @@ class Accelerator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class Driver(StrictRecord):
     """The accelerator driver.
 
     Attributes:
@@ -83,14 +80,13 @@ class Driver:
         newest_cuda: Newest CUDA runtime version that the driver supports.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
     version: str
     newest_cuda: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardwareProfile:  # Not slotted: the identity is cached, because thousands of observations share a profile.
+class HardwareProfile(StrictRecord):
+    # Not slotted: the identity is cached, because thousands of observations share a profile.
     """The properties of a machine that matter to a stack.
 
     Attributes:
@@ -105,8 +101,6 @@ class HardwareProfile:  # Not slotted: the identity is cached, because thousands
         unknown: Properties that could not be read, and features that programs cannot use although the system lists
             them, each with the reason; not part of the identity.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     name: str
     cpu: Cpu
@@ -135,6 +129,10 @@ class HardwareProfile:  # Not slotted: the identity is cached, because thousands
         fields = self.record()
         del fields["name"], fields["unknown"]
         return content_hash(fields)
+
+    def is_one_of(self, systems: Collection[str], architectures: Collection[str]) -> bool:
+        """Whether it has one of some operating systems, and one of some machine names; none of them admit all."""
+        return (not systems or self.os in systems) and (not architectures or self.cpu.architecture in architectures)
 
     @property
     def device(self) -> str:

@@ -1,4 +1,4 @@
-"""Content hashes: the same content has the same identity on every machine."""
+"""Records of values, and their hashes: the same content has the same identity on every machine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 # Created once: creating an encoder takes longer than encoding a small record.
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+class StrictRecord:
+    """A dataclass that pydantic reads from records of files; a field that it does not have is an error."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
 
 def canonical_json(value: Any) -> str:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.identity import canonical_json, hash_of_text
+from knowledge.domain.identity import StrictRecord, canonical_json, hash_of_text
 from knowledge.domain.stack import Stack
 
 Status = Literal[
@@ -45,7 +45,7 @@ PUBLISHED_BLOCKS = (f"{PUBLISHED}/", "mlperf-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndicatorRun:
+class IndicatorRun(StrictRecord):
     """A performance indicator with everything that must be equal for two timings to be comparable.
 
     Attributes:
@@ -56,8 +56,6 @@ class IndicatorRun:
         dtype: Element type, such as ``float32``.
         parameters: Sizes and algorithm.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     name: str
     version: int
@@ -186,9 +184,6 @@ class Observation:  # Not slotted: its document is cached, because both the hash
         """Return the observation with the document, and so the identity, of the record that it was read from.
 
         Earlier versions wrote amounts that are whole numbers, such as 0 seconds of warm-up, without a decimal point.
-
-        Args:
-            record: The record, as values of JSON.
         """
         amounts = [record.get(name) for name in _AMOUNTS]
         for values in (record.get("samples", ()), *(record.get(n, {}).values() for n in ("metrics", "telemetry"))):

@@ -10,6 +10,8 @@ CONFIDENCE = 0.95
 """Confidence of intervals, unless something else is stated."""
 NORMAL_QUANTILE = 1.959963984540054
 """Number of standard deviations on both sides that contain :data:`CONFIDENCE` of a normal distribution."""
+MIN_GAIN = 0.03
+"""Smallest gain of speed for which another stack than the newest one is chosen, as a fraction."""
 RISK = 16.0
 """Risk aversion: weight of the variance against a gain. A gain must also be significant and at least one step of 1 %: a
 log speed-up of 0.05 counts if its standard deviation is at most 0.025, one of 0.60 if it is at most 0.27. The value is

@@ -1,16 +1,21 @@
-"""Files that several processes use: atomic writes, and locks that one open file holds."""
+"""Files: reading, atomic writes, and locks that one open file holds."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from knowledge.domain.errors import InputError
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) -> None:
@@ -27,6 +32,16 @@ def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) 
     with _temporary_file(path, content, durable=durable) as temporary:
         os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
         os.replace(temporary, path)
+
+
+def write_all(texts: Mapping[Path, str]) -> None:
+    """Write files whose texts were all made before the first is written.
+
+    Raises:
+        InputError: If a file cannot be written.
+    """
+    for path, text in texts.items():
+        write_atomically(path, text)
 
 
 def create_atomically(path: Path, content: str | bytes) -> bool:
@@ -77,6 +92,27 @@ def _temporary_file(path: Path, content: str | bytes, *, durable: bool) -> Itera
                 os.unlink(temporary)
 
 
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return a JSON document; an empty one if the file is absent or damaged."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return document
+
+
 def lock_file(path: Path) -> IO[str] | None:
     """Lock a file without waiting; the lock is released when the last process that has the open file closes it.
 
@@ -89,9 +125,6 @@ def lock_file(path: Path) -> IO[str] | None:
     Raises:
         OSError: If the file cannot be opened or locked.
     """
-    # Only Unix has this module, and most commands need no lock.
-    import fcntl
-
     file = path.open("a", encoding="utf-8")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,14 +140,9 @@ def lock_file(path: Path) -> IO[str] | None:
 def locked_directory(path: Path) -> Iterator[None]:
     """Lock a directory against other processes that lock it, and wait for them; no file is left in it.
 
-    Args:
-        path: The directory.
-
     Raises:
         OSError: If it cannot be opened or locked.
     """
-    import fcntl
-
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from knowledge.domain.identity import content_hash
+from knowledge.domain.identity import StrictRecord, content_hash
 
 _CUDA_LOCAL = re.compile(r"^cu(\d{2,3})$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class PackageVersion:
+class PackageVersion(StrictRecord):
     """A package version and the index it came from.
 
     Attributes:
@@ -26,15 +26,13 @@ class PackageVersion:
         index: Name of the index; empty for the default index.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
     name: str
     version: str
     index: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stack:  # Not slotted: the identity is cached, because thousands of observations share a stack.
+class Stack(StrictRecord):  # Not slotted: the identity is cached, because thousands of observations share a stack.
     """Package versions that were, or will be, installed together.
 
     Attributes:
@@ -45,8 +43,6 @@ class Stack:  # Not slotted: the identity is cached, because thousands of observ
         cuda: CUDA runtime version of the packages; that of the system if they contain none and use a GPU.
         cudnn: cuDNN version, likewise.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     packages: tuple[PackageVersion, ...]
     python: str

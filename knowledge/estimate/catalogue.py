@@ -19,8 +19,7 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 from knowledge.domain.errors import InputError
-from knowledge.records import RecordError, value_from
-from knowledge.shipped_yaml import parse_yaml, yaml_files
+from knowledge.records import RecordError, parse_yaml, value_from, yaml_files
 
 Closeness = Literal["same", "similar", "none"]
 """``same`` is the same architecture, ``similar`` has the same kinds of layers, ``none`` is not represented."""

@@ -10,7 +10,7 @@ from knowledge.catalogue.settings import shipped_settings
 from knowledge.domain.observation import BENCHMARK, PUBLISHED
 from knowledge.estimate.gains import SettingValue
 from knowledge.estimate.programs import PROGRAMS
-from knowledge.estimate.setting_effect import SettingSource
+from knowledge.estimate.setting_effect import MeasurementSource
 from knowledge.estimate.similarity import element_type_of, precision_feature, similarity_of
 from knowledge.estimate.workloads import TimePart
 from knowledge.evidence.contrasts import Contrast, Machine
@@ -157,13 +157,10 @@ def _trains(part: TimePart) -> bool:
     return part.indicator == "training_step" or part.parameters.get("mode") == "training"
 
 
-def sources_of(contrasts: Iterable[Contrast]) -> tuple[SettingSource, ...]:
+def sources_of(contrasts: Iterable[Contrast]) -> tuple[MeasurementSource, ...]:
     """Return the sources of contrasts, with the number of their pairs, the most first."""
     years: dict[str, list[int]] = defaultdict(list)
     for c in contrasts:
         years[c.source or OWN_SOURCE].append(c.year)
-    sources = (
-        SettingSource(name=name, pairs=len(listed), first_year=min(listed), last_year=max(listed))
-        for name, listed in years.items()
-    )
+    sources = (MeasurementSource(name=name, pairs=len(listed), last_year=max(listed)) for name, listed in years.items())
     return tuple(sorted(sources, key=lambda source: (-source.pairs, source.name)))

@@ -19,7 +19,7 @@ from knowledge.domain.ratio import CONFIDENCE, NO_GAIN, Ratio, product
 from knowledge.estimate.cases import AS_MEASURED, Case, case_of_benchmark, cases_of, is_program, measured_here
 from knowledge.estimate.compared_settings import Change, ComparedSetting, preferred, sources_of
 from knowledge.estimate.framework_model import FrameworkModel, OwnProgram
-from knowledge.estimate.gains import CompanionGains, FrameworkGains, ScoreTerms, SettingGains, mixture
+from knowledge.estimate.gains import CompanionGains, FrameworkGains, SettingGains, mixture
 from knowledge.estimate.interface import Effect, KindPrediction, PredictedChange, Prediction
 from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache, same_on
@@ -155,7 +155,7 @@ class WorkloadEstimator:
         """Do what the predictions of some packages need, whatever the stacks are."""
         self._modelled(names)
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Versions) -> ScoreTerms:
+    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Versions) -> tuple[FrameworkGains, ...]:
         """Return the gains of every candidate, each in the case in which it gains least."""
         terms = []
         for name, share in self._shares(baseline).items():
@@ -165,7 +165,7 @@ class WorkloadEstimator:
                 terms.append(_measured_gains(gains, model, baseline) if _is_published(model) else gains)
         # Any of these comparisons could change the stack by chance.
         comparisons = sum(gains.comparisons for gains in terms)
-        return ScoreTerms(frameworks=tuple(replace(gains, comparisons=comparisons) for gains in terms))
+        return tuple(replace(gains, comparisons=comparisons) for gains in terms)
 
     def is_measured(self, name: str, version: Version) -> bool:
         """Whether a version was compared on comparable hardware; true for packages that are not frameworks."""

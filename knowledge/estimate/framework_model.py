@@ -18,11 +18,10 @@ from packaging.version import Version
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.cases import Case
 from knowledge.estimate.compared_settings import ComparedSetting
-from knowledge.estimate.framework_evidence import Estimate, evidence_line
 from knowledge.estimate.gain_model import GainModel, Predicted
 from knowledge.estimate.gain_terms import Blend
 from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, PairGain, SettingGains, mixture
-from knowledge.estimate.interface import Effect, PredictedChange
+from knowledge.estimate.interface import Effect, Estimate, PredictedChange, evidence_line
 from knowledge.estimate.measured_framework import MeasuredFramework, with_version
 from knowledge.estimate.model_cache import number_left_out
 from knowledge.estimate.programs import program_of_run

@@ -8,8 +8,8 @@ don't have to worry about multiple comparisons", Journal of Research on Educatio
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from packaging.version import Version
 
@@ -80,15 +80,12 @@ class FrameworkGains:
 
     framework: str
     alone: Mapping[Version, Ratio]
-    with_companion: Mapping[tuple[Version, str, Version | None], CompanionGain]
+    with_companion: CompanionGains
     comparisons: int = 1
 
     def groups(self) -> Iterator[tuple[tuple[Version, ...], str, tuple[Version | None, ...], CompanionGain]]:
         """Yield each gain with the versions of the framework and of the companion that share it."""
         table = self.with_companion
-        if not isinstance(table, CompanionGains):
-            yield from (((version,), companion, (other,), gain) for (version, companion, other), gain in table.items())
-            return
         versions = _by_value(table.own)
         others = {companion: _by_value(texts) for companion, texts in table.companions.items()}
         for (own, companion, other), gain in table.cells.items():
@@ -119,21 +116,6 @@ def _by_value(texts: Mapping[_T, str]) -> dict[str, tuple[_T, ...]]:
     for key, text in texts.items():
         keys.setdefault(text, []).append(key)
     return {text: tuple(listed) for text, listed in keys.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreTerms:
-    """Speed terms of the optimiser's objective: the gains of every measured framework of the baseline.
-
-    Attributes:
-        frameworks: Gains of each framework, ordered by name.
-    """
-
-    frameworks: tuple[FrameworkGains, ...] = field(default=())
-
-    def score(self, stack: Mapping[str, Version]) -> float:
-        """Return the cautious gain of a stack over the baseline."""
-        return sum(f.gain(stack).cautious for f in self.frameworks if f.framework in stack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,55 +167,6 @@ class SettingGains:
                     )
                 )
         return product(parts)
-
-
-def gains_record(gains: Sequence[SettingGains]) -> list[dict[str, Any]]:
-    """Return gains as JSON-ready values."""
-    return [
-        {
-            "framework": g.framework,
-            "alone": [[str(v), [[*key, *_numbers(x)] for key, x in table.items()]] for v, table in g.alone.items()],
-            "together": [
-                [
-                    str(v),
-                    [
-                        [*one, *other, *_numbers(pair.joint), *_numbers(pair.first), *_numbers(pair.second)]
-                        for (one, other), pair in table.items()
-                    ],
-                ]
-                for v, table in g.together.items()
-            ],
-        }
-        for g in gains
-    ]
-
-
-def gains_from(record: Sequence[Mapping[str, Any]]) -> tuple[SettingGains, ...]:
-    """Return the gains of JSON-ready values."""
-    return tuple(
-        SettingGains(
-            framework=entry["framework"],
-            alone={
-                Version(v): {(name, value): Ratio(mean=m, variance=s) for name, value, m, s in rows}
-                for v, rows in entry["alone"]
-            },
-            together={
-                Version(v): {((a, x), (b, y)): _pair_of(numbers) for a, x, b, y, *numbers in rows}
-                for v, rows in entry["together"]
-            },
-        )
-        for entry in record
-    )
-
-
-def _pair_of(numbers: Sequence[float]) -> PairGain:
-    pairs = zip(numbers[0::2], numbers[1::2], strict=True)
-    joint, first, second = (Ratio(mean=mean, variance=variance) for mean, variance in pairs)
-    return PairGain(joint=joint, first=first, second=second)
-
-
-def _numbers(gain: Ratio) -> tuple[float, float]:
-    return gain.mean, gain.variance
 
 
 def mixture(gains: Sequence[Ratio]) -> Ratio:

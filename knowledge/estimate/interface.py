@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from packaging.version import Version
 
 from knowledge.domain.ratio import Ratio, WithRatio
-from knowledge.estimate.gains import ScoreTerms, SettingGains
+from knowledge.estimate.gains import FrameworkGains, SettingGains
 from knowledge.estimate.setting_effect import SettingEffect
+
+if TYPE_CHECKING:
+    from knowledge.evidence.contrasts import Contrast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,39 @@ class Evidence(WithRatio):
     hardware: str
     source: str = ""
     year: int = 0
+
+
+def evidence_line(c: Contrast) -> Evidence:
+    """Return a contrast as evidence for a report."""
+    return Evidence(
+        block=c.block,
+        indicator=c.label,
+        version=c.side.version,
+        reference=c.reference.version,
+        ratio=c.ratio,
+        rounds=c.rounds,
+        hardware=c.machine.name,
+        source=c.source,
+        year=c.year,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate(WithRatio):
+    """A predicted speed-up and the contrasts that support it.
+
+    Attributes:
+        ratio: Predicted speed-up.
+        confidence: Probability, under the model, that the interval contains the true value.
+        measured: Whether both versions were measured.
+        weighted_contrasts: Contrasts with their weights, largest contribution first: to first
+            order, the log speed-up is the sum of weight times mean.
+    """
+
+    ratio: Ratio
+    confidence: float
+    measured: bool
+    weighted_contrasts: tuple[tuple[float, Contrast], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +191,9 @@ class StartupTime:
 class Estimator(Protocol):
     """Predicts the speed of stacks from observations, on one machine and for one workload."""
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
+    def terms(
+        self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]
+    ) -> tuple[FrameworkGains, ...]:
         """Return the gains of every candidate version of the given packages.
 
         Args:

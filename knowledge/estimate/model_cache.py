@@ -17,6 +17,7 @@ from dataclasses import asdict, replace
 from functools import cache, cached_property
 from typing import Any
 
+from knowledge.domain.frameworks import frameworks
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.cases import own_ratios
@@ -38,9 +39,6 @@ USUAL = "usual"
 """Key of the variances of frameworks with too few measurements, followed by the kind of device."""
 OPERATIONS = "operations"
 """What follows the key of the variances of single operations."""
-SAME_ON_PROCESSORS = {"tensorflow": "tensorflow-cpu"}
-"""Distributions with another one that is the same release without support for accelerators: on processors, what one
-measures is that of both. https://www.tensorflow.org/install/pip; docs/explanation/estimator.md has a measurement."""
 ACCELERATORS = "accelerators"
 """Key of the variances of the model of accelerators."""
 MOST_RATIOS = 1500
@@ -260,7 +258,8 @@ def framework_contrasts(evidence: BlockEvidence, framework: str, device: str) ->
 
 def same_on(framework: str, device: str) -> tuple[str, ...]:
     """Return the other distributions with the same code for a device."""
-    pairs = SAME_ON_PROCESSORS.items() if device == "cpu" else ()
+    same = [f.same_on_processors for f in frameworks().values()] if device == "cpu" else ()
+    pairs = [pair for of_framework in same for pair in of_framework.items()]
     return tuple(pair[1 - index] for pair in pairs for index in (0, 1) if pair[index] == framework)
 
 

@@ -9,19 +9,17 @@ from knowledge.domain.ratio import Ratio, WithRatio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingSource:
+class MeasurementSource:
     """A source of measurements that a prediction rests on.
 
     Attributes:
         name: Its name, such as ``NVIDIA/DeepLearningExamples``.
         pairs: Number of pairs of measurements that differ in nothing else.
-        first_year: Year of the earliest published one; 0 if this program measured them.
-        last_year: Year of the latest.
+        last_year: Year of the latest published one; 0 if this program measured them.
     """
 
     name: str
     pairs: int
-    first_year: int
     last_year: int
 
 
@@ -64,7 +62,7 @@ class SettingEffect(WithRatio):
     over: str
     workload: str
     ratio: Ratio
-    sources: tuple[SettingSource, ...]
+    sources: tuple[MeasurementSource, ...]
     same_tasks: bool
     accelerator_pairs: int
     sizes: tuple[EffectAtSize, ...] = ()

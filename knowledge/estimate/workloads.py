@@ -16,7 +16,7 @@ from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.programs import DEPTHWISE, composition_of
 from knowledge.evidence.timm import closest_models, timm_tables
 from knowledge.exchange.published.timm import TIMM
-from knowledge.shipped_yaml import parse_yaml
+from knowledge.records import parse_yaml
 
 OWN, MODELS, BLOCKS, STEPS, OPERATIONS, TASKS = "benchmark", "models", "blocks", "steps", "operations", "tasks"
 """Names of the lists of parts, in their order of preference; the first is a project's own benchmark, the last is of

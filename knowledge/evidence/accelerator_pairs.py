@@ -215,12 +215,13 @@ def _log_ratio(row: _Row, reference: _Row) -> float:
 
 
 def _pair(key: _Configuration, row: _Row, reference: _Row) -> AcceleratorPair:
+    is_small = row.batch.isdecimal() and int(row.batch) <= _FEW_REQUESTS
     return AcceleratorPair(
         source=key.source,
         configuration=key.words,
         task=key.task,
         mode=key.mode,
-        regime=REQUESTS if key.mode == "inference" and _is_small(row.batch) else key.regime,
+        regime=REQUESTS if key.mode == "inference" and is_small else key.regime,
         accelerator=row.model.name,
         reference=reference.model.name,
         mean=_log_ratio(row, reference),
@@ -245,7 +246,8 @@ def _configuration(o: Observation, count: int) -> _Configuration:
     words.pop("batch", None)
     round_ = f" {o.environment['mlperf_round']}" if "mlperf_round" in o.environment else ""
     source = f"{o.block.removeprefix(f'{PUBLISHED}/')}{round_}"
-    return _Configuration(source, task, mode, _regime(o, side.settings), _text(words), count)
+    text = ", ".join(f"{name} {value}".strip() for name, value in sorted(words.items()))
+    return _Configuration(source, task, mode, _regime(o, side.settings), text, count)
 
 
 def _regime(o: Observation, settings: Mapping[str, str]) -> str:
@@ -254,11 +256,3 @@ def _regime(o: Observation, settings: Mapping[str, str]) -> str:
     if o.block in _MLPERF_BLOCKS:
         return MLPERF
     return DEFAULT if settings.get("precision", "") in _DEFAULT_PRECISIONS else SHORT
-
-
-def _is_small(batch: str) -> bool:
-    return batch.isdecimal() and int(batch) <= _FEW_REQUESTS
-
-
-def _text(words: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {value}".strip() for name, value in sorted(words.items()))

@@ -18,7 +18,6 @@ from knowledge.evidence.contrasts import (
     FORMAT,
     Contrast,
     Machine,
-    Side,
     contrast_of,
     machine_from,
     machine_of,
@@ -28,6 +27,7 @@ from knowledge.evidence.contrasts import (
 from knowledge.evidence.mlperf import TRAINING_BLOCK, training_rows
 from knowledge.evidence.published_rows import first_publications, published_contrasts
 from knowledge.evidence.timm import BLOCK, is_shipped, timm_contrasts
+from knowledge.records import value_from
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 FAILURE_TRUST = 0.5
@@ -70,22 +70,12 @@ class BlockEvidence:
     runs: tuple[RunOutcome, ...]
 
 
-def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
-    """Return the contrasts of versions between rounds of MLPerf Training."""
-    # Other frameworks, such as TensorRT, are no choice of a lock.
-    advised = able_frameworks("backward")
-    rows = (r for r in training_rows(observations) if r.framework in advised and r.indicator.device == "cuda")
-    return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
-
-
 def evidence_of(
     observations: Iterable[Observation], is_copy: Callable[[Observation], bool] = lambda _: False
 ) -> BlockEvidence:
-    """Return the evidence of observations; a project's own benchmark says nothing about other projects.
+    """Return the evidence of observations; ``is_copy`` says whether another source published a row before.
 
-    Args:
-        observations: The observations.
-        is_copy: Returns whether another source published a row before.
+    The benchmark of a project says nothing about other projects.
     """
     observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
     measured = tuple(o for o in observations if o.indicator.name != PUBLISHED)
@@ -132,10 +122,7 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
     new = []
     for name, digest in own:
         if name in cached:
-            contrasts, runs = cached[name]["contrasts"], cached[name]["runs"]
-            evidence[name] = BlockEvidence(
-                contrasts=tuple(map(_contrast_from, contrasts)), runs=tuple(map(_run_from, runs))
-            )
+            evidence[name] = value_from(BlockEvidence, cached[name])
         else:
             evidence[name] = blocks.evidence(name)
             new.append((name, digest, asdict(evidence[name])))
@@ -156,11 +143,7 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
 
 
 def shipped_evidence(digests: Mapping[str, str]) -> dict[str, BlockEvidence]:
-    """Return the evidence of the blocks that are as shipped, by name.
-
-    Args:
-        digests: Digests of blocks, by name.
-    """
+    """Return the evidence of the blocks that are as shipped, by name; ``digests`` are those of blocks by name."""
     record = _shipped()
     names = {name for name, digest in record["digests"].items() if digests.get(name) == digest}
     if not names:
@@ -170,7 +153,7 @@ def shipped_evidence(digests: Mapping[str, str]) -> dict[str, BlockEvidence]:
         if contrast.block in names:
             contrasts[contrast.block].append(contrast)
     runs: dict[str, list[RunOutcome]] = {name: [] for name in names}
-    for run in map(_run_from, record["runs"]):
+    for run in (RunOutcome(**{**own, "machine": machine_from(own["machine"])}) for own in record["runs"]):
         if run.block in names:
             runs[run.block].append(run)
     return {name: BlockEvidence(contrasts=tuple(contrasts[name]), runs=tuple(runs[name])) for name in names}
@@ -233,7 +216,11 @@ class _Blocks:
     def evidence(self, name: str) -> BlockEvidence:
         """Return the evidence of a block."""
         if name == TRAINING_BLOCK:
-            return evidence_of_rounds(o for block in self._rounds for o in self._store.observations(block=block))
+            # Versions are compared between rounds. Other frameworks, such as TensorRT, are no choice of a lock.
+            observations = (o for block in self._rounds for o in self._store.observations(block=block))
+            advised = able_frameworks("backward")
+            rows = (r for r in training_rows(observations) if r.framework in advised and r.indicator.device == "cuda")
+            return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
         if name in self._tables:
             return evidence_of(self._rows[name], is_copy=lambda o: id(o) not in self._first)
         return evidence_of(self._store.observations(block=name))
@@ -274,14 +261,3 @@ def _weighted(c: Contrast, trust: float) -> Contrast:
     # A published number has no error of its own.
     own = c.error or USUAL_ERROR * (1 - trust) ** 0.5
     return replace(c, error=own * widening, common=c.common * widening)
-
-
-def _contrast_from(record: dict[str, Any]) -> Contrast:
-    values = dict(record)
-    values["machine"] = machine_from(record["machine"])
-    values["side"], values["reference"] = Side(**record["side"]), Side(**record["reference"])
-    return Contrast(**values)
-
-
-def _run_from(record: dict[str, Any]) -> RunOutcome:
-    return RunOutcome(**{**record, "machine": machine_from(record["machine"])})

@@ -7,12 +7,11 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from knowledge.domain.observation import Observation
 from knowledge.domain.ratio import Ratio, WithRatio
 from knowledge.evidence.conditions import differing_conditions
-from knowledge.evidence.paired_ratio import Location, Prior, estimate_prior, locate, winsorised
+from knowledge.evidence.paired_ratio import Location, Prior, estimate_prior, locate, student_quantile, winsorised
 
 WIDEST_FACTOR = 4.0
 """If the upper end of an interval is more than this many times its lower end, the comparison has no result."""
@@ -80,7 +79,9 @@ class Comparison(WithRatio):
         With few degrees of freedom, Student's interval is wider than a normal interval of the same standard error.
         """
         probability = 0.975
-        return self.ratio.deviation * _student(probability, self.degrees) / _student(probability, math.inf)
+        return (
+            self.ratio.deviation * student_quantile(probability, self.degrees) / student_quantile(probability, math.inf)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +265,7 @@ def _compare(pair: _Pair, location: Location, rounds: int, prior: Prior, confide
         ratio=Ratio(
             mean=location.value,
             variance=variance / rounds,
-            quantile=_student(1 - (1 - confidence) / 2, degrees),
+            quantile=student_quantile(1 - (1 - confidence) / 2, degrees),
         ),
         degrees=degrees,
         of_medians=statistics.median(logs[0]) - statistics.median(logs[1]),
@@ -277,12 +278,3 @@ def _median(observation: Observation) -> float:
     median = observation.median
     assert median is not None
     return median
-
-
-@cache
-def _student(probability: float, degrees: float) -> float:
-    """Quantile of Student's t distribution."""
-    # Not `scipy.stats`, whose import takes a second; and imported only when an interval is computed.
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, probability))

@@ -235,9 +235,6 @@ def features_of(model: AcceleratorModel) -> tuple[float, ...]:
     the bandwidth, the last three as logarithms to the base 2: together they decide whether a reduced precision or a
     fused kernel is faster (Williams, Waterman and Patterson, "Roofline", Communications of the ACM 52, 2009).
 
-    Args:
-        model: The accelerator.
-
     Returns:
         The properties; empty if the catalogue does not state one of them.
     """
@@ -276,71 +273,46 @@ def machine_from(record: Mapping[str, Any]) -> Machine:
     return Machine(**{**record, **lists})
 
 
+_PACKED = (
+    "block", "arm", "label", "family", "backend", "framework", "machine", "side", "reference", "mean", "error",
+    "common", "rounds", "is_control", "reference_arm", "year", "flops", "bytes",
+)  # fmt: skip
+"""Attributes of a packed contrast, in order."""
+_TABLES = {"machine": "machines", "side": "sides", "reference": "sides"} | dict.fromkeys(
+    ("block", "label", "family", "backend", "framework"), "texts"
+)
+"""Tables with the values of attributes that many contrasts share."""
+_ROUNDED = frozenset({"mean", "error", "common"})
+
+
 def pack_contrasts(contrasts: Sequence[Contrast]) -> dict[str, Any]:
     """Return contrasts as rows and tables; real numbers are rounded to nine decimals."""
     tables: dict[str, dict[str, int]] = {"texts": {}, "machines": {}, "sides": {}}
+    # Many contrasts share one object.
+    texts: dict[int, str] = {}
 
-    def place(table: str, value: object) -> int:
-        text = json.dumps(value, sort_keys=True)
-        return tables[table].setdefault(text, len(tables[table]))
+    def cell(c: Contrast, name: str) -> Any:
+        value = getattr(c, name)
+        if name not in _TABLES:
+            return round(value, 9) if name in _ROUNDED else value
+        if id(value) not in texts:
+            texts[id(value)] = json.dumps(value if isinstance(value, str) else asdict(value), sort_keys=True)
+        table = tables[_TABLES[name]]
+        return table.setdefault(texts[id(value)], len(table))
 
-    places: dict[int, int] = {}
-
-    def place_of(table: str, value: Machine | Side) -> int:
-        """Return the place of an object that many contrasts share."""
-        if id(value) not in places:
-            places[id(value)] = place(table, asdict(value))
-        return places[id(value)]
-
-    rows = [
-        [
-            place("texts", c.block),
-            c.arm,
-            place("texts", c.label),
-            place("texts", c.family),
-            place("texts", c.backend),
-            place("texts", c.framework),
-            place_of("machines", c.machine),
-            place_of("sides", c.side),
-            place_of("sides", c.reference),
-            *(round(value, 9) for value in (c.mean, c.error, c.common)),
-            c.rounds,
-            c.is_control,
-            c.reference_arm,
-            c.year,
-            c.flops,
-            c.bytes,
-        ]
-        for c in contrasts
-    ]
+    rows = [[cell(c, name) for name in _PACKED] for c in contrasts]
     return {"rows": rows, **{name: [json.loads(text) for text in table] for name, table in tables.items()}}
 
 
 def unpack_contrasts(record: dict[str, Any]) -> tuple[Contrast, ...]:
     """Return the contrasts of a packed record."""
-    texts = record["texts"]
-    machines = [machine_from(entry) for entry in record["machines"]]
-    sides = [Side(**entry) for entry in record["sides"]]
-    return tuple(
-        Contrast(
-            block=texts[row[0]],
-            arm=row[1],
-            label=texts[row[2]],
-            family=texts[row[3]],
-            backend=texts[row[4]],
-            framework=texts[row[5]],
-            machine=machines[row[6]],
-            side=sides[row[7]],
-            reference=sides[row[8]],
-            mean=row[9],
-            error=row[10],
-            common=row[11],
-            rounds=row[12],
-            is_control=row[13],
-            reference_arm=row[14],
-            year=row[15],
-            flops=row[16],
-            bytes=row[17],
-        )
-        for row in record["rows"]
-    )
+    tables = {
+        "texts": record["texts"],
+        "machines": [machine_from(entry) for entry in record["machines"]],
+        "sides": [Side(**entry) for entry in record["sides"]],
+    }
+    columns = [
+        map(tables[_TABLES[name]].__getitem__, column) if name in _TABLES else column
+        for name, column in zip(_PACKED, zip(*record["rows"], strict=True), strict=False)
+    ]
+    return tuple(Contrast(**dict(zip(_PACKED, row, strict=True))) for row in zip(*columns, strict=True))

@@ -12,7 +12,8 @@ from itertools import pairwise
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
 from knowledge.domain.ratio import Ratio, WithRatio
-from knowledge.exchange.mlperf.catalogue import find_machine, round_order, round_rules
+from knowledge.evidence.paired_ratio import student_quantile
+from knowledge.exchange.mlperf.facts import find_machine, round_order, round_rules
 from knowledge.exchange.mlperf.results import INFERENCE, TRAINING, distinct_results
 
 BENCHMARKS = (
@@ -186,15 +187,13 @@ def _order(gain: Gain) -> tuple[int, str, str]:
 
 def _gain(earlier: Score, later: Score) -> Gain:
     """Compare two scores; the interval is Welch's over the logarithms of all runs that converged."""
-    from scipy.special import stdtrit
-
     parts, weights = 0.0, 0.0
     for score in (earlier, later):
         logs = [math.log(seconds) for seconds in score.all_seconds]
         variance = statistics.variance(logs) / len(logs)
         parts += variance
         weights += variance**2 / (len(logs) - 1)
-    quantile = float(stdtrit(parts**2 / weights, 0.975)) if weights else 0.0
+    quantile = student_quantile(0.975, parts**2 / weights) if weights else 0.0
     mean = math.log((earlier.minutes or 1.0) / (later.minutes or 1.0))
     note = ""
     if earlier.target != later.target:
@@ -215,11 +214,7 @@ USUAL_NAMES: Mapping[str, str] = {"resnet": "resnet50", "bert": "bert_large", "s
 
 
 def training_rows(observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Yield a row for each score of the closed division: seconds to train, as the rules of the round compute them.
-
-    Args:
-        observations: Observations; those of other indicators are ignored.
-    """
+    """Yield a row for each score of the closed division: seconds to train, as the rules of the round compute them."""
     for score in score_submissions(observations):
         if score.minutes is not None and score.division == "closed" and score.accelerators:
             target = {} if score.target is None else {"target": score.target}
@@ -233,11 +228,7 @@ def training_rows(observations: Iterable[Observation]) -> Iterator[Observation]:
 
 
 def inference_rows(observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Yield a row for each result of the closed division.
-
-    Args:
-        observations: Observations; those of other indicators are ignored.
-    """
+    """Yield a row for each result of the closed division."""
     for o in distinct_results(o for o in observations if o.indicator.name == INFERENCE):
         if o.environment.get("division") == "closed" and o.status == "ok":
             parameters = dict(o.indicator.parameters)

@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 _TRIMMED_SHARE = 0.25
 _DEGREES_SHARE = 0.8
@@ -38,14 +39,10 @@ class Location:
 
 
 def locate(differences: Sequence[float]) -> Location:
-    """Return the trimmed mean of paired differences, with its variance.
+    """Return the trimmed mean of two or more paired differences, with its variance.
 
     With up to five differences, a Winsorised variance has fewer than two degrees of freedom, so the ordinary variance
-    is
-    used: one disturbed round then widens the interval, and changes the estimate little.
-
-    Args:
-        differences: Two or more.
+    is used: one disturbed round then widens the interval, and changes the estimate little.
     """
     ordered = sorted(differences)
     count = len(ordered)
@@ -138,3 +135,12 @@ def _inverse_trigamma(value: float) -> float:
         else:
             high = middle
     return math.exp(low)
+
+
+@cache
+def student_quantile(probability: float, degrees: float) -> float:
+    """Return a quantile of Student's t distribution."""
+    # Not `scipy.stats`, whose import takes a second; and imported only when an interval is computed.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, probability))

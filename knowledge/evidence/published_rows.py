@@ -75,9 +75,6 @@ def first_publications(observations: Iterable[Observation]) -> list[Observation]
     """Return published rows without those that another source published before: forks and mirrors copy tables.
 
     A row that several sources published on one day counts for the first of them by name.
-
-    Args:
-        observations: Observations of the indicator ``published``.
     """
     rows = list(observations)
     earliest: dict[object, str] = {}

@@ -124,11 +124,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _check(observations: tuple[Observation, ...], stacks: frozenset[str]) -> None:
-    """Check that one block measured all stacks at one size of the indicator.
-
-    Raises:
-        NotComparableError: If no block did; the message says what differs.
-    """
+    """Check that one block measured all stacks at one size of the indicator; the error says what differs."""
     places: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in stacks}
     for o in observations:
         if o.status == "ok" and (name := _requirement(o)) in stacks:
@@ -199,11 +195,6 @@ def benchmark_comparisons(store: KnowledgeBase, identity: str) -> tuple[Comparis
 
 
 def benchmark_contrasts(store: KnowledgeBase, identity: str) -> tuple[Contrast, ...]:
-    """Return the measured ratios of a benchmark as evidence for its project.
-
-    Args:
-        store: The knowledge base.
-        identity: Identity of the benchmark.
-    """
+    """Return the measured ratios of a benchmark as evidence for its project."""
     contrasts = (contrast_of(comparison, 0.0) for comparison in benchmark_comparisons(store, identity))
     return tuple(contrast for contrast in contrasts if contrast is not None)

@@ -133,16 +133,12 @@ def _share(o: Observation, median: float, roof: Roof | None) -> float | None:
     return max(bounds) / median if bounds else None
 
 
-def bootstrap(rounds: Sequence[Sequence[float]], *, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the median over rounds of the median within them.
+def bootstrap(rounds: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Return the 95 % percentile bootstrap interval of the median over rounds of the median of their samples.
 
     Rounds are drawn with replacement, and samples within each drawn round: processes differ more than
     the samples of one process, so both are resampled (Davison and Hinkley, Bootstrap Methods and their Application,
     1997, 3.8).
-
-    Args:
-        rounds: Samples of each round.
-        confidence: Confidence of the interval.
     """
     import numpy as np
 
@@ -154,6 +150,5 @@ def bootstrap(rounds: Sequence[Sequence[float]], *, confidence: float = 0.95) ->
         within = generator.integers(0, len(samples), size=(int(places.sum()), len(samples)))
         round_medians[places] = np.median(np.array(samples)[within], axis=1)
     medians = np.median(round_medians, axis=1)
-    tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(medians, [tail, 100 - tail])
+    low, high = np.percentile(medians, [2.5, 97.5])
     return float(low), float(high)

@@ -101,12 +101,7 @@ class TimmModel:
     ratios: tuple[ModelRatio, ...]
 
     def amounts(self, batch: float, *, training: bool) -> tuple[float, float]:
-        """Return the floating-point operations and least bytes of a step at the usual size of images.
-
-        Args:
-            batch: Images of a step.
-            training: Whether the step trains.
-        """
+        """Return the floating-point operations and least bytes of a step at the usual size of images."""
         size = min(self.sizes, key=lambda size: abs(size - USUAL_SIZE), default=0)
         gmacs, macts = self.sizes.get(size, (0.0, 0.0))
         return amounts_of_step(gmacs, macts, self.parameters, batch, training=training) if gmacs else (0.0, 0.0)
@@ -139,11 +134,7 @@ def family_of(name: str) -> str:
 
 
 def architecture_of(family: str) -> str:
-    """Return the architecture of a family: ``transformer``, also for layers that mix positions, or ``convolutional``.
-
-    Args:
-        family: The family.
-    """
+    """Return the architecture of a family: ``convolutional``, or ``transformer`` if its layers mix positions."""
     is_transformer = _TRANSFORMERS.fullmatch(family) is not None and family not in _WITH_CONVOLUTIONS
     return "transformer" if is_transformer else "convolutional"
 

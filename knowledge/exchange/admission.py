@@ -12,7 +12,7 @@ from typing import Protocol
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, IndicatorRun, Observation
 from knowledge.hardware.peaks import peak_operations
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
 _Key = tuple[int, int, str]
@@ -36,32 +36,23 @@ class AdmissionResult:
     quarantined: tuple[QuarantinedObservation, ...]
 
 
+@dataclass(frozen=True, slots=True)
 class Admission:
     """Checks the observations of a source and adds them to a knowledge base; use one instance at a time.
 
     Observations whose form is wrong do not reach it: reading them fails (:mod:`knowledge.exchange.files`).
+
+    Attributes:
+        store: The knowledge base.
+        catalogue: The program's indicators.
+        source: Name of the source; empty for the user's own measurements.
+        clock: Returns the current time.
     """
 
-    def __init__(
-        self,
-        store: KnowledgeBase,
-        catalogue: IndicatorCatalogue,
-        *,
-        source: str = "",
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        """Create the admission of one source.
-
-        Args:
-            store: The knowledge base.
-            catalogue: The program's indicators.
-            source: Name of the source; empty for the user's own measurements.
-            clock: Returns the current time.
-        """
-        self._store = store
-        self._catalogue = catalogue
-        self._source = source
-        self._clock = clock
+    store: KnowledgeBase
+    catalogue: IndicatorCatalogue
+    source: str = ""
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def add(self, observations: Iterable[Observation], *, shipped: Collection[str] = ()) -> AdmissionResult:
         """Store plausible observations and quarantine the others, in one transaction.
@@ -81,15 +72,18 @@ class Admission:
             KnowledgeBaseError: If the knowledge base cannot be written; nothing was stored.
         """
         incoming = tuple(observations)
-        stored = self._store.known_identities(o.identity for o in incoming)
+        stored = self.store.known_identities(o.identity for o in incoming)
         absent = [o for o in incoming if o.identity not in stored]
         new = [o for o in absent if o.identity not in shipped]
-        now = self._clock()
-        reasons = {**self._conflicts(new), **self._implausible(new, now)}
+        now = self.clock()
+        reasons = self._conflicts(new)
+        for o in new:
+            if sentences := tuple(implausibilities(o, self.catalogue, now=now)):
+                reasons[o.identity] = "; ".join(sentences)
         quarantined = tuple(
             QuarantinedObservation(
                 observation=o,
-                source=self._source,
+                source=self.source,
                 reason=reasons[o.identity],
                 received_at=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             )
@@ -97,8 +91,8 @@ class Admission:
             if o.identity in reasons
         )
         accepted = [o for o in new if o.identity not in reasons]
-        own = frozenset() if self._source else stored.difference(shipped)
-        ingest = self._store.add(accepted, source=self._source, quarantine=quarantined, own=own)
+        own = frozenset() if self.source else stored.difference(shipped)
+        ingest = self.store.add(accepted, source=self.source, quarantine=quarantined, own=own)
         return AdmissionResult(
             added=ingest.added,
             known=len(incoming) - len(absent) + ingest.known,
@@ -106,30 +100,22 @@ class Admission:
             quarantined=quarantined,
         )
 
-    def _implausible(self, new: Iterable[Observation], now: datetime) -> dict[str, str]:
-        """Return why observations are implausible, by identity."""
-        reasons = {}
-        for o in new:
-            if sentences := tuple(implausibilities(o, self._catalogue, now=now)):
-                reasons[o.identity] = "; ".join(sentences)
-        return reasons
-
     def _conflicts(self, new: Iterable[Observation]) -> dict[str, str]:
         """Return why observations contradict the stored or delivered rest of their block, by identity."""
         reasons: dict[str, str] = {}
         by_block: dict[str, list[Observation]] = defaultdict(list)
         for o in new:
             by_block[o.block].append(o)
-        stored_blocks = {block.name: block for block in self._store.blocks(by_block)}
+        stored_blocks = {block.name: block for block in self.store.blocks(by_block)}
         for name, members in by_block.items():
             measured: dict[_Key, str] = {}
             machine = members[0].hardware.identity
             if name in stored_blocks:
-                stored = self._store.observations(block=name, rounds={o.round for o in members})
+                stored = self.store.observations(block=name, rounds={o.round for o in members})
                 measured = {_key(o): o.identity for o in stored}
-                machine = min(self._store.machines_of(name), default=machine)
+                machine = min(self.store.machines_of(name), default=machine)
             for o in members:
-                if name in stored_blocks and stored_blocks[name].source != self._source:
+                if name in stored_blocks and stored_blocks[name].source != self.source:
                     owner = stored_blocks[name].source
                     text = f"source `{owner}`" if owner else "this knowledge base"
                     reasons[o.identity] = f"block `{name}` belongs to {text}: a block has only one source"

@@ -36,12 +36,12 @@ _LARGEST_COUNT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DamagedLine:
-    """A line that is not a record.
+class SkippedLine:
+    """A line of a file that is left out.
 
     Attributes:
         number: Line number, from 1.
-        reason: Why it is not a record.
+        reason: Why it is left out.
     """
 
     number: int
@@ -49,7 +49,7 @@ class DamagedLine:
 
 
 def read_lines(
-    content: bytes, *, where: str, damaged: list[DamagedLine] | None = None, hint: str = _KEEP_VALID
+    content: bytes, *, where: str, damaged: list[SkippedLine] | None = None, hint: str = _KEEP_VALID
 ) -> Iterator[str]:
     """Return the lines of a file, which may be compressed with gzip, without keeping all of them in memory.
 
@@ -83,7 +83,7 @@ def read_lines(
     return _lines(_readable_part(content), where, damaged, reason=reason)
 
 
-def _lines(parts: Iterable[bytes], where: str, damaged: list[DamagedLine] | None, *, reason: str = "") -> Iterator[str]:
+def _lines(parts: Iterable[bytes], where: str, damaged: list[SkippedLine] | None, *, reason: str = "") -> Iterator[str]:
     number = 0
     for number, line in enumerate(_split(parts), start=1):
         if len(line) > LONGEST_LINE:
@@ -95,7 +95,7 @@ def _lines(parts: Iterable[bytes], where: str, damaged: list[DamagedLine] | None
                 raise InputError(f"{where}:{number}: not UTF-8: {error}") from None
             yield line.decode("utf-8", "replace")
     if reason and damaged is not None:
-        damaged.append(DamagedLine(number=number, reason=reason))
+        damaged.append(SkippedLine(number=number, reason=reason))
 
 
 def _split(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -186,7 +186,7 @@ def write_observations(
 
 
 def read_observations(
-    lines: Iterable[str], *, where: str, damaged: list[DamagedLine] | None = None
+    lines: Iterable[str], *, where: str, damaged: list[SkippedLine] | None = None
 ) -> Iterator[Observation]:
     """Yield the observations of a file.
 
@@ -210,9 +210,9 @@ def read_observations(
             entry = json.loads(line)
             kind, record = entry["kind"], entry["record"]
             if kind == "stack":
-                stacks[entry["id"]] = _checked(stack_from(record), entry["id"])
+                stacks[entry["id"]] = _checked(value_from(Stack, record), entry["id"])
             elif kind == "hardware":
-                machines[entry["id"]] = _checked(hardware_from(record), entry["id"])
+                machines[entry["id"]] = _checked(value_from(HardwareProfile, record), entry["id"])
             elif kind == "observation":
                 observation = _observation(entry.get("id"), record, stacks, machines)
                 valid += 1
@@ -227,7 +227,7 @@ def read_observations(
                     hint=f"the file is damaged or was written by another version; nothing was stored, although "
                     f"{valid} observations before this line are valid: `--keep-valid` stores the valid ones",
                 ) from None
-            damaged.append(DamagedLine(number=number, reason=reason))
+            damaged.append(SkippedLine(number=number, reason=reason))
             if len(damaged) > MOST_DAMAGED:
                 raise InputError(
                     f"`{where}` cannot be read: more than {MOST_DAMAGED} lines are not records",
@@ -235,10 +235,10 @@ def read_observations(
                 ) from None
 
 
-_Described = TypeVar("_Described", Stack, HardwareProfile)
+_Value = TypeVar("_Value", Stack, HardwareProfile, Observation)
 
 
-def _checked(value: _Described, identity: str) -> _Described:
+def _checked(value: _Value, identity: str) -> _Value:
     if value.identity != identity:
         raise ValueError("its content does not match its hash")
     return value
@@ -253,9 +253,7 @@ def _observation(
         raise ValueError("its stack or hardware is missing in the lines before it")
     observation = observation_from(record, stack=stacks[record["stack"]], hardware=machines[record["hardware"]])
     check_observation(observation)
-    if identity is not None and observation.identity != identity:
-        raise ValueError("its content does not match its hash")
-    return observation
+    return observation if identity is None else _checked(observation, identity)
 
 
 def check_observation(observation: Observation) -> None:
@@ -285,24 +283,6 @@ def first_line(error: Exception) -> str:
     """Return the error of a record in one line; characters that UTF-8 cannot encode are escaped."""
     reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
     return reason.encode("utf-8", "backslashreplace").decode()
-
-
-def stack_from(record: Any) -> Stack:
-    """Build a stack from its record.
-
-    Raises:
-        ValueError: If a field is missing, unknown or of the wrong type.
-    """
-    return value_from(Stack, record)
-
-
-def hardware_from(record: Any) -> HardwareProfile:
-    """Build a hardware profile from its record.
-
-    Raises:
-        ValueError: If a field is missing, unknown or of the wrong type.
-    """
-    return value_from(HardwareProfile, record)
 
 
 def observation_from(record: dict[str, Any], *, stack: Stack, hardware: HardwareProfile) -> Observation:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
+
+from knowledge.records import shipped_yaml
 
 NEMO = "nemo:"
 """Prefix of the releases of NeMo's containers, of which PyTorch is the framework."""
@@ -15,13 +15,6 @@ CONTAINER_INDEX = "ngc"
 COMPONENTS = ("cuda", "cublas", "cudnn", "nccl", "tensorrt", "python", "driver")
 """Keys of :func:`container_versions`, with ``version``; ``driver`` is the oldest driver of the release notes."""
 _RELEASE = re.compile(r"\s*v?(?P<year>\d\d)\.(?P<month>\d\d)(?:\.\d+)?(?:-(?P<tag>tf[12])\b)?(?:-[\w-]*)?\s*$", re.I)
-_ALIASES = {
-    "pytorch": "torch",
-    "tf": "tensorflow",
-    "trt": "tensorrt",
-    "paddle": "paddlepaddle",
-    "triton": "tritonserver",
-}
 _TAGS = ("tf1", "tf2")
 
 
@@ -40,22 +33,15 @@ def container_versions(framework: str, release: str) -> Mapping[str, str]:
     """
     entry = _entry(framework, release)
     versions = {name: str(entry[name]) for name in ("version", *COMPONENTS) if name in entry}
-    tag = _tag(release)
+    tag = _parts(release)[1]
     if tag in entry:
         versions["version"] = str(entry[tag])
     return versions
 
 
-def container_sources(framework: str, release: str) -> tuple[str, ...]:
-    """Return the pages that say what a container contains; empty if its release is not listed."""
-    entry, short = _entry(framework, release), _short(release)
-    forms = {"release": short.replace(".", "-"), "dotted": short, "compact": short.replace(".", "")}
-    return tuple(_catalogue()["pages"][key].format(**forms) for key in entry.get("from", ()))
-
-
 def releases_with_version(framework: str, version: str) -> tuple[str, ...]:
     """Return the releases whose container holds this version of a framework, such as ``1.4.0a0+a5b4d78``."""
-    entries = _catalogue()["frameworks"].get(_name(framework), {})
+    entries = _catalogue()["frameworks"].get(framework, {})
     return tuple(
         release for release, entry in entries.items() if version in {str(entry.get(k)) for k in ("version", *_TAGS)}
     )
@@ -68,7 +54,7 @@ def is_release(text: str) -> bool:
 
 
 def _entry(framework: str, release: str) -> Mapping[str, Any]:
-    name, key = _name(framework), _short(release)
+    name, key = framework, _parts(release)[0]
     if release.startswith(NEMO):
         # A patch release may contain another PyTorch.
         name, key = "nemo" if name == "torch" else "", release.removeprefix(NEMO)
@@ -76,25 +62,13 @@ def _entry(framework: str, release: str) -> Mapping[str, Any]:
     return entry
 
 
-def _name(framework: str) -> str:
-    return _ALIASES.get(framework.lower(), framework.lower())
-
-
-def _short(release: str) -> str:
+def _parts(release: str) -> tuple[str, str]:
+    """Return year and month of a release, and its tag ``tf1`` or ``tf2``; empty texts for none."""
     match = _RELEASE.match(release)
-    return f"{match['year']}.{match['month']}" if match else ""
+    return (f"{match['year']}.{match['month']}", (match["tag"] or "").lower()) if match else ("", "")
 
 
-def _tag(release: str) -> str:
-    match = _RELEASE.match(release)
-    return (match["tag"] or "").lower() if match else ""
-
-
-@cache
-def _catalogue() -> dict[str, Any]:
-    import yaml
-
-    text = importlib.resources.files("knowledge.exchange").joinpath("ngc_containers.yaml").read_text(encoding="utf-8")
+def _catalogue() -> Mapping[str, Any]:
     # Every value is text: `10.2` and `21.10` are versions, not numbers.
-    catalogue: dict[str, Any] = yaml.load(text, Loader=yaml.BaseLoader)
+    catalogue: Mapping[str, Any] = shipped_yaml("knowledge.exchange", "ngc_containers.yaml", as_text=True)
     return catalogue

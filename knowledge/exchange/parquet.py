@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from io import BytesIO
+from operator import attrgetter
 from typing import Any
 
 from knowledge.domain.extras import needs_extra
@@ -27,48 +29,37 @@ def parquet_table(observations: Iterable[Observation]) -> bytes:
     with needs_extra("parquet", "Parquet"):
         import pyarrow as arrow
         from pyarrow import parquet
-    from io import BytesIO
 
-    rows = [_row(o) for o in observations]
+    rows = tuple(observations)
     # An empty table has the same columns, although there are no values to infer their types from.
-    names = list(_row_names())
-    columns = {name: [row[name] for row in rows] for name in names}
+    columns = {name: [read(o) for o in rows] for name, read in _COLUMNS.items()}
     buffer = BytesIO()
     parquet.write_table(arrow.table(columns), buffer, compression="zstd")
     return buffer.getvalue()
 
 
-def _row_names() -> tuple[str, ...]:
-    own = ("id", "indicator", "version", "backend", "device", "dtype", "parameters", "framework_version", "numpy")
-    later = ("cuda", "cudnn", "python", "machine", "microarchitecture", "accelerator", "samples", "median_seconds")
-    return (*own, *later, *map(stored_key, _PLAIN), "settings", "environment", "metrics", "telemetry")
+def _json(name: str) -> Callable[[Observation], str]:
+    return lambda o: json.dumps(dict(attrgetter(name)(o)), sort_keys=True)
 
 
-def _row(o: Observation) -> dict[str, Any]:
-    run, hardware = o.indicator, o.hardware
-    row: dict[str, Any] = {
-        "id": o.identity,
-        "indicator": run.name,
-        "version": run.version,
-        "backend": run.backend,
-        "device": run.device,
-        "dtype": run.dtype,
-        "parameters": _json(run.parameters),
-        "framework_version": o.stack.version_of(o.framework),
-        "numpy": o.stack.version_of("numpy"),
-        "cuda": o.stack.cuda,
-        "cudnn": o.stack.cudnn,
-        "python": o.stack.python,
-        "machine": hardware.identity,
-        "microarchitecture": hardware.cpu.microarchitecture,
-        "accelerator": ", ".join(a.model for a in hardware.accelerators),
-        "samples": list(o.samples),
-        "median_seconds": o.median,
-    }
-    row |= {stored_key(name): getattr(o, name) for name in _PLAIN}
-    row |= {name: _json(getattr(o, name)) for name in ("settings", "environment", "metrics", "telemetry")}
-    return row
-
-
-def _json(value: Any) -> str:
-    return json.dumps(dict(value), sort_keys=True)
+_COLUMNS: Mapping[str, Callable[[Observation], Any]] = {
+    "id": lambda o: o.identity,
+    "indicator": lambda o: o.indicator.name,
+    "version": lambda o: o.indicator.version,
+    "backend": lambda o: o.indicator.backend,
+    "device": lambda o: o.indicator.device,
+    "dtype": lambda o: o.indicator.dtype,
+    "parameters": _json("indicator.parameters"),
+    "framework_version": lambda o: o.stack.version_of(o.framework),
+    "numpy": lambda o: o.stack.version_of("numpy"),
+    "cuda": lambda o: o.stack.cuda,
+    "cudnn": lambda o: o.stack.cudnn,
+    "python": lambda o: o.stack.python,
+    "machine": lambda o: o.hardware.identity,
+    "microarchitecture": lambda o: o.hardware.cpu.microarchitecture,
+    "accelerator": lambda o: ", ".join(a.model for a in o.hardware.accelerators),
+    "samples": lambda o: list(o.samples),
+    "median_seconds": lambda o: o.median,
+    **{stored_key(name): attrgetter(name) for name in _PLAIN},
+    **{name: _json(name) for name in ("settings", "environment", "metrics", "telemetry")},
+}

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import difflib
 import importlib.resources
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
 from knowledge.domain.hardware import Accelerator
-from knowledge.hardware.accelerator_names import family_match, narrow, normalise
-from knowledge.shipped_yaml import parse_yaml, yaml_files
+from knowledge.records import parse_yaml, yaml_files
 
 ELEMENT_TYPES = ("float64", "float32", "tfloat32", "float16", "bfloat16", "float8", "float4", "int8")
 _GIB = 2**30
+_MIG_SLICE = re.compile(r"(?:\d+ ?x ?)?(?:\dc\.)?(?<!\d)\dg[. ]?\d+gb(?: mig)?")
+_TRADE_MARK = re.compile(r"\((?:r|tm)\)|®|™")
+_MEMORY = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d+)?) ?g(?:i?b|bytes)?(?![a-z0-9])|(?<![\d.])(\d{4,6}) ?mi?b(?![a-z])")
+_POWER = re.compile(r"(?<!\d)(\d{2,4}) ?w(?![a-z0-9])")
+_BEFORE = r"(?<![a-z0-9.])(?:\d+ ?x ?|x|dgx ?|hgx ?)*"
+_OTHER_PRODUCTS = r"ti|super|laptop|mobile|notebook|max ?q|with max|d|xt|xtx|gre|m|ada|blackwell|nano|nx|ultra|max|pro"
+_AFTER = rf"(?=x\d|[^a-z0-9.]|\.?$)(?! (?:{_OTHER_PRODUCTS})(?![a-z0-9]))"
+_MEMORY_TOLERANCE = 0.07
+"""Relative difference of nominal memory and what a driver reports: error correction takes a sixteenth of GDDR6."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +101,31 @@ class _Family:
     variants: tuple[AcceleratorModel, ...]
 
     def entry(self, variants: Sequence[AcceleratorModel]) -> AcceleratorModel:
-        """Return the only variant, or the generic entry of several."""
-        return variants[0] if len(variants) == 1 else _generic(self, tuple(variants))
+        """Return the only variant, or a generic entry with the facts that several share."""
+        first = variants[0]
+        if len(variants) == 1:
+            return first
+        shared: dict[str, Any] = {
+            f.name: getattr(first, f.name)
+            for f in fields(AcceleratorModel)
+            if f.name != "flops" and all(getattr(variant, f.name) == getattr(first, f.name) for variant in variants)
+        }
+        flops = {name: rate for name, rate in first.flops.items() if all(v.flops.get(name) == rate for v in variants)}
+        form = shared.get("form", "")
+        memory = shared.get("memory_bytes")
+        whole = len(variants) == len(self.variants)
+        suffixes = () if whole else (form, f"{memory / _GIB:.0f}gb" if memory else "")
+        return AcceleratorModel(
+            **{
+                **shared,
+                "name": "-".join(part for part in (self.name, *suffixes) if part),
+                "model": " ".join((self.model, *(suffix.upper() for suffix in suffixes if suffix))),
+                "form": form,
+                "sources": tuple(dict.fromkeys(source for variant in variants for source in variant.sources)),
+                "flops": MappingProxyType(flops),
+                "variants": tuple(variant.name for variant in variants),
+            }
+        )
 
 
 @cache
@@ -121,14 +153,14 @@ def find_accelerator(*spellings: str) -> AcceleratorModel | None:
     Returns:
         The entry; ``None`` if no spelling names a known accelerator.
     """
-    texts = [normalise(spelling) for spelling in spellings]
+    texts = [_normalise(spelling) for spelling in spellings]
     for text in texts:
         if text in _variants_by_name():
             return _variants_by_name()[text]
-        matches = [(family_match(family.pattern, text), family) for family in _families()]
+        matches = [(_family_match(family.pattern, text), family) for family in _families()]
         length, family = max(matches, key=lambda match: match[0])
         if length:
-            return family.entry(narrow(family.variants, [text, *(other for other in texts if other != text)]))
+            return family.entry(_narrow(family.variants, [text, *(other for other in texts if other != text)]))
     return None
 
 
@@ -150,38 +182,12 @@ def closest_models(text: str) -> tuple[str, ...]:
 
 
 def _compact(spelling: str) -> str:
-    return normalise(spelling).replace(" ", "")
-
-
-def _generic(family: _Family, variants: tuple[AcceleratorModel, ...]) -> AcceleratorModel:
-    """Return the entry with the facts that variants share."""
-    first = variants[0]
-    shared: dict[str, Any] = {
-        f.name: getattr(first, f.name)
-        for f in fields(AcceleratorModel)
-        if f.name != "flops" and all(getattr(variant, f.name) == getattr(first, f.name) for variant in variants)
-    }
-    flops = {name: rate for name, rate in first.flops.items() if all(v.flops.get(name) == rate for v in variants)}
-    form = shared.get("form", "")
-    memory = shared.get("memory_bytes")
-    whole = len(variants) == len(family.variants)
-    suffixes = () if whole else (form, f"{memory / _GIB:.0f}gb" if memory else "")
-    return AcceleratorModel(
-        **{
-            **shared,
-            "name": "-".join(part for part in (family.name, *suffixes) if part),
-            "model": " ".join((family.model, *(suffix.upper() for suffix in suffixes if suffix))),
-            "form": form,
-            "sources": tuple(dict.fromkeys(source for variant in variants for source in variant.sources)),
-            "flops": MappingProxyType(flops),
-            "variants": tuple(variant.name for variant in variants),
-        }
-    )
+    return _normalise(spelling).replace(" ", "")
 
 
 @cache
 def _variants_by_name() -> Mapping[str, AcceleratorModel]:
-    return {normalise(variant.name): variant for family in _families() for variant in family.variants}
+    return {_normalise(variant.name): variant for family in _families() for variant in family.variants}
 
 
 @cache
@@ -199,7 +205,7 @@ def _read(document: Mapping[str, Any], architectures: Mapping[str, Any]) -> Iter
         facts = _merge(architectures.get(own.get("architecture", ""), {}), defaults, own)
         facts["family"] = name
         variants = facts.pop("variants", {name: {}})
-        pattern = facts.pop("match", normalise(name))
+        pattern = facts.pop("match", _normalise(name))
         model = facts.pop("family_model", "")
         yield _Family(
             name=name,
@@ -229,4 +235,62 @@ def _entry(name: str, facts: dict[str, Any]) -> AcceleratorModel:
             "memory_bytes": None if memory is None else int(memory * _GIB),
             "flops": MappingProxyType(facts["flops"]),
         }
+    )
+
+
+def _normalise(spelling: str) -> str:
+    """Return a spelling in lower case with single spaces instead of other separators."""
+    text = _TRADE_MARK.sub(" ", spelling.lower())
+    return " ".join(re.sub(r"[^a-z0-9.]+", " ", text).split())
+
+
+def _family_match(pattern: str, spelling: str) -> int:
+    """Return the number of characters of a normalised spelling that name a family; 0 if it does not name the family."""
+    match = _compiled(pattern).search(spelling)
+    return len(match["name"]) if match else 0
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"{_BEFORE}(?P<name>{pattern}){_AFTER}")
+
+
+def _narrow(variants: Sequence[AcceleratorModel], spellings: Iterable[str]) -> tuple[AcceleratorModel, ...]:
+    """Return the variants that agree with the form, memory and power of normalised spellings, the most trusted first.
+
+    A statement that no remaining variant agrees with is ignored.
+    """
+    remaining = tuple(variants)
+    for spelling in spellings:
+        text = _MIG_SLICE.sub(" ", spelling)
+        for agreeing in (
+            [v for v in remaining if _without_brand(_normalise(v.model)) == _without_brand(text)],
+            [v for v in remaining if v.form and _states_form(text, v.form)],
+            [v for v in remaining if _states_memory(text, v.memory_gib)],
+            [v for v in remaining if v.watts is not None and str(int(v.watts)) in _POWER.findall(text)],
+        ):
+            remaining = tuple(v for v in remaining if v in agreeing) or remaining
+    return remaining
+
+
+def _without_brand(text: str) -> str:
+    return re.sub(r"^(?:(?:nvidia|amd|intel|tesla) )+", "", text)
+
+
+def _states_form(text: str, form: str) -> bool:
+    """Return whether a text states a form; `sxm` without a number, DGX and HGX stand for every SXM form."""
+    kind = form.rstrip("0123456789")
+    if kind == "sxm" and re.search(rf"(?<![a-z0-9])(?:{form}|sxm(?!\d)|[dh]gx)", text):
+        return True
+    return kind != "sxm" and re.search(rf"(?<![a-z0-9]){re.escape(form)}(?![a-z0-9])", text) is not None
+
+
+def _states_memory(text: str, memory_gib: float | None) -> bool:
+    if memory_gib is None:
+        return False
+    return any(
+        float(gib) == memory_gib
+        if gib
+        else 1 - _MEMORY_TOLERANCE <= float(mib) / 1024 / memory_gib <= 1 + _MEMORY_TOLERANCE
+        for gib, mib in _MEMORY.findall(text)
     )

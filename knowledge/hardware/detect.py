@@ -134,11 +134,7 @@ def _with_permitted_features(cpu: Cpu, amx: AmxPermission, unknown: list[str]) -
 
 
 def x86_level(features: Iterable[str]) -> str:
-    """Return the highest level of the x86-64 psABI that has all its features, as archspec names it.
-
-    Args:
-        features: Features by the names of the kernel.
-    """
+    """Return the highest level of the x86-64 psABI that has all its features, as archspec names it."""
     available = set(features)
     level = "x86_64"
     for name, required in _X86_LEVELS.items():

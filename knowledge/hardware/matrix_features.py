@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from knowledge.domain.hardware import Cpu
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 _GENERIC = "generic"
 
@@ -70,9 +70,6 @@ def matrix_features(cpu: Cpu) -> tuple[str, ...] | None:
 def matrix_units(cpu: Cpu) -> tuple[str, ...]:
     """Return the fastest feature that multiplies matrices, for each element type, or empty texts for those without one.
 
-    Args:
-        cpu: The processor.
-
     Returns:
         One text for each of :func:`element_types`; an empty tuple if the features are unknown.
     """
@@ -85,9 +82,6 @@ def matrix_units(cpu: Cpu) -> tuple[str, ...]:
 
 def name_gap(cpu: Cpu) -> NameGap | None:
     """Return what the name of a processor's microarchitecture does not say about its matrix arithmetic.
-
-    Args:
-        cpu: The processor.
 
     Returns:
         None if the name says all of it, or archspec does not know the name.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from knowledge.domain.hardware import Accelerator, Driver
@@ -57,30 +58,24 @@ def _has_library() -> bool:
     return True
 
 
-def group_devices(devices: list[dict[str, Any]], interconnect: str) -> tuple[Accelerator, ...]:
+def group_devices(devices: Iterable[Accelerator], interconnect: str) -> tuple[Accelerator, ...]:
     """Group identical devices.
 
     Args:
-        devices: One dictionary per device with ``model``, ``compute_capability``, ``memory_bytes``, ``partition`` and
-            ``numa_node``.
-        interconnect: Interconnect of the devices.
+        devices: Devices; each has its NUMA node, or none.
+        interconnect: Interconnect of several of them.
     """
-    groups: dict[tuple[Any, ...], list[int | None]] = {}
+    groups: dict[Accelerator, list[Accelerator]] = {}
     for device in devices:
-        key = (device["model"], device["compute_capability"], device["memory_bytes"], device["partition"])
-        groups.setdefault(key, []).append(device["numa_node"])
+        groups.setdefault(replace(device, numa_nodes=()), []).append(device)
     return tuple(
-        Accelerator(
-            vendor="nvidia",
-            model=model,
-            compute_capability=capability,
-            memory_bytes=memory,
-            count=len(nodes),
-            interconnect=interconnect if len(nodes) > 1 else "",
-            numa_nodes=tuple(n for n in nodes if n is not None),
-            partition=partition,
+        replace(
+            group,
+            count=len(members),
+            interconnect=interconnect if len(members) > 1 else "",
+            numa_nodes=tuple(node for device in members for node in device.numa_nodes),
         )
-        for (model, capability, memory, partition), nodes in groups.items()
+        for group, members in groups.items()
     )
 
 
@@ -94,15 +89,17 @@ def _read(nvml: Any) -> NvmlReading:
     )
 
 
-def _device(nvml: Any, handle: Any) -> dict[str, Any]:
+def _device(nvml: Any, handle: Any) -> Accelerator:
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    return {
-        "model": nvml.nvmlDeviceGetName(handle),
-        "compute_capability": f"{major}.{minor}",
-        "memory_bytes": int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
-        "partition": _partition(nvml, handle),
-        "numa_node": _optional(nvml, lambda: int(nvml.nvmlDeviceGetNumaNodeId(handle))),
-    }
+    node = _optional(nvml, lambda: int(nvml.nvmlDeviceGetNumaNodeId(handle)))
+    return Accelerator(
+        vendor="nvidia",
+        model=nvml.nvmlDeviceGetName(handle),
+        compute_capability=f"{major}.{minor}",
+        memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+        partition=_partition(nvml, handle),
+        numa_nodes=() if node is None else (node,),
+    )
 
 
 def _partition(nvml: Any, handle: Any) -> str:

@@ -13,18 +13,12 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.detect import detect
 from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_machine, shipped_machines
-from knowledge.records import RecordError, value_from
-from knowledge.shipped_yaml import parse_yaml
+from knowledge.records import RecordError, parse_yaml, value_from
 
 _SHORTEST_BEGINNING = 4
 """Least number of characters of the beginning of a name that is completed."""
 _MOST_LONGER = 8
 """Number of names that a hint lists for a beginning."""
-
-
-def shipped_names() -> tuple[str, ...]:
-    """Return the names of the shipped profiles, sorted; those of cloud instances are not among them."""
-    return tuple(shipped_machines())
 
 
 def shipped_machine(name: str) -> ShippedMachine:
@@ -52,7 +46,8 @@ def _hint(name: str) -> str:
     """Return a hint with the profiles that begin in the same way, or at most three that a wrong name may mean."""
     machines, instances = shipped_machines(), cloud_instances()
     beginning = name.lower().rstrip(".…*")
-    longer = [profile for profile in (*machines, *instances) if _begins(profile.lower(), beginning)]
+    beginnings = (beginning, f"standard_{beginning}")
+    longer = [profile for profile in (*machines, *instances) if profile.lower().startswith(beginnings)]
     if longer and len(beginning) >= _SHORTEST_BEGINNING:
         rest = f"; {len(longer) - _MOST_LONGER} more begin in this way" if len(longer) > _MOST_LONGER else ""
         return f"did you mean {' or '.join(f'`{profile}`' for profile in longer[:_MOST_LONGER])}?{rest}"
@@ -67,10 +62,6 @@ def _hint(name: str) -> str:
     if not nearest:
         return "`advisor hardware list` lists the shipped profiles"
     return f"did you mean {' or '.join(f'`{profile}`' for profile in nearest[:3])}?"
-
-
-def _begins(profile: str, beginning: str) -> bool:
-    return profile.startswith((beginning, f"standard_{beginning}"))
 
 
 def find_profile(choice: str) -> HardwareProfile:
@@ -117,11 +108,7 @@ def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
 
 
 def _driver(value: Any, where: str) -> dict[str, Any]:
-    """Return the driver of a profile, which may be its version alone.
-
-    Raises:
-        InputError: If its version is not a version.
-    """
+    """Return the driver of a profile, which may be its version alone."""
     driver: dict[str, Any] = (
         value if isinstance(value, dict) else {"version": str(value) if type(value) is int else value}
     )

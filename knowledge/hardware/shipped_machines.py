@@ -10,7 +10,7 @@ from typing import Any
 
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 _RUNNABLE = ("nvidia", "amd")
 """Vendors whose accelerators all run a framework that the program advises on."""
@@ -136,35 +136,25 @@ def _linux(name: str, cpu: Cpu) -> HardwareProfile:
 
 def find_processor(model: str) -> Cpu | None:
     """Return a processor by its marketing name; ``None`` if it is not listed."""
-    facts = _processors().get(model)
-    return _cpu(model, facts) if facts else None
-
-
-def _cpu(model: str, facts: Mapping[str, str]) -> Cpu:
-    return Cpu(
-        architecture=facts["architecture"],
-        microarchitecture=facts["microarchitecture"],
-        vendor=facts["vendor"],
-        model=model,
-    )
+    return _processors()[model][0] if model in _processors() else None
 
 
 @cache
-def _processors() -> Mapping[str, Mapping[str, str]]:
-    """Return what is known of each listed processor, by its marketing name."""
-    processors: Mapping[str, Mapping[str, str]] = shipped_yaml("knowledge.hardware", "machines", "processors.yaml")[
-        "processors"
-    ]
-    return processors
+def _processors() -> Mapping[str, tuple[Cpu, str]]:
+    """Return each listed processor, with the page that states its properties, by its marketing name."""
+    listed = shipped_yaml("knowledge.hardware", "machines", "processors.yaml")["processors"]
+    return {
+        model: (Cpu(model=model, **{name: fact for name, fact in facts.items() if name != "source"}), facts["source"])
+        for model, facts in listed.items()
+    }
 
 
 def _instances(provider: str) -> Iterator[ShippedMachine]:
     models = {model.name: model for model in accelerator_models()}
     for group in shipped_yaml("knowledge.hardware", "machines", f"{provider}.yaml")["groups"]:
-        facts = _processors()[group["processor"]]
-        cpu = _cpu(group["processor"], facts)
+        cpu, cpu_source = _processors()[group["processor"]]
         model = models[group["accelerator"]] if "accelerator" in group else None
-        sources = (group["source"], facts["source"], *(model.sources if model is not None else ()))
+        sources = (group["source"], cpu_source, *(model.sources if model is not None else ()))
         for name, (threads, memory_gib, count) in group["instances"].items():
             profile = replace(
                 _linux(name, replace(cpu, threads=threads)),

@@ -26,6 +26,7 @@ from knowledge.domain.errors import InputError
 from knowledge.exchange.admission import Admission, IndicatorCatalogue
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.service.access import AccessLog, access_record
+from knowledge.service.messages import BlockEntry, DeliveryReceipt, QuarantineEntry
 from knowledge.service.metrics import ServiceMetrics
 from knowledge.service.streams import StreamedLines, StreamQuota
 from knowledge.store.base import KnowledgeBaseError
@@ -46,30 +47,6 @@ class ProblemDetails(BaseModel):
     error: str = Field(description="Stable name of the error.")
     message: str = Field(description="One sentence.")
     hint: str = Field(default="", description="What to do next.")
-
-
-class QuarantineEntry(BaseModel):
-    """A quarantined observation."""
-
-    id: str
-    reason: str
-
-
-class DeliveryReceipt(BaseModel):
-    """Result of a delivery."""
-
-    added: int = Field(description="New observations that were stored.")
-    known: int = Field(description="Observations that were already stored; a delivery can be repeated.")
-    quarantined: list[QuarantineEntry] = Field(description="Implausible observations, in quarantine.")
-
-
-class BlockEntry(BaseModel):
-    """Summary of a block."""
-
-    name: str
-    observations: int
-    digest: str = Field(description="Equal if and only if the observations are.")
-    source: str
 
 
 class Health(BaseModel):
@@ -256,11 +233,7 @@ def _missing_token_reason(request: Request, credentials: HTTPAuthorizationCreden
 
 
 async def _body(request: Request, most_bytes: int) -> bytes:
-    """Return the body of a delivery.
-
-    Raises:
-        ServiceError: If the body is too large, compressed or of another type.
-    """
+    """Return the body of a delivery; refuse one that is too large, compressed or of another type."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != NDJSON:
         actual = f"type `{kind}`" if kind else "no type"

@@ -6,17 +6,17 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
-from pydantic import BaseModel, Field
 
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import BENCHMARK, Observation
-from knowledge.exchange.files import read_observations, write_observations
+from knowledge.exchange.files import observation_file, read_observations
 from knowledge.records import RecordError, value_from
+from knowledge.service.messages import BlockEntry, DeliveryReceipt
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 _NDJSON = "application/x-ndjson"
@@ -46,38 +46,6 @@ class TokenError(UnavailableError):
     """Raised when a service refuses the token."""
 
     code = "token"
-
-
-class _BlockEntry(BaseModel):
-    """A block in the list of a service."""
-
-    name: str
-    observations: Annotated[int, Field(ge=0, lt=2**63)]
-    digest: str
-    source: str
-
-
-class _QuarantineEntry(BaseModel):
-    """An observation that a service quarantined."""
-
-    id: str
-    reason: str
-
-
-class _Receipt(BaseModel):
-    """Response of a service to a delivery."""
-
-    added: Annotated[int, Field(ge=0, lt=2**63)]
-    known: Annotated[int, Field(ge=0, lt=2**63)]
-    quarantined: list[_QuarantineEntry]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Response:
-    """Status and body of a response."""
-
-    status: int
-    content: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +98,8 @@ class KnowledgeService:
             InputError: If the response is not valid.
             UnavailableError: If the service does not answer.
         """
-        entries = _validated(list[_BlockEntry], self._request("GET", "/blocks"), self.address)
-        return tuple(
-            StoredBlock(name=b.name, observations=b.observations, digest=b.digest, source=b.source) for b in entries
-        )
+        entries = validated(list[BlockEntry], self._request("GET", "/blocks"), self.address)
+        return tuple(StoredBlock(**entry.model_dump()) for entry in entries)
 
     def observations(self, block: str) -> Iterator[Observation]:
         """Yield the observations of a block.
@@ -158,30 +124,22 @@ class KnowledgeService:
             InputError: If the delivery is refused, or the response is not valid.
             UnavailableError: If the service does not answer.
         """
-        return _receipt(
-            self._request("POST", "/observations", data=content, headers={"Content-Type": _NDJSON}), self.address
-        )
-
-    def check_delivery_allowed(self) -> None:
-        """Check that the token may deliver, with an empty delivery, which changes nothing.
-
-        Raises:
-            TokenError: If the token is missing, invalid or may only read.
-            UnavailableError: If the service does not answer.
-        """
-        self.deliver(b"")
+        response = self._request("POST", "/observations", data=content, headers={"Content-Type": _NDJSON})
+        receipt = validated(DeliveryReceipt, response, self.address)
+        entries = tuple((entry.id, entry.reason) for entry in receipt.quarantined)
+        return DeliveryResult(added=receipt.added, known=receipt.known, quarantined=entries)
 
     def _request(self, method: str, path: str, *, most_bytes: int | None = None, **more: Any) -> bytes:
         """Return the body of a response; retry while the service is busy or unreachable."""
         headers = {**self._headers, **more.pop("headers", {})}
         for wait in (*self._waits, None):
             try:
-                response = self._read(method, path, most_bytes or _RESPONSE_BYTES, headers=headers, **more)
-                cause = f"it answers with status {response.status}"
+                status, content = self._read(method, path, most_bytes or _RESPONSE_BYTES, headers=headers, **more)
+                if status not in _BUSY:
+                    return self._checked(status, content)
+                cause = f"it answers with status {status}"
             except requests.RequestException as error:
-                response, cause = None, _cause(error)
-            if response is not None and response.status not in _BUSY:
-                return self._checked(response)
+                cause = _cause(error)
             if wait is not None:
                 time.sleep(wait)
         raise ServiceUnavailableError(
@@ -189,8 +147,8 @@ class KnowledgeService:
             hint="run the same command again to continue: observations that were already stored are skipped",
         )
 
-    def _read(self, method: str, path: str, most_bytes: int, **more: Any) -> _Response:
-        """Return a response of limited size."""
+    def _read(self, method: str, path: str, most_bytes: int, **more: Any) -> tuple[int, bytes]:
+        """Return the status of a response, and its body of limited size."""
         url = f"{self.address}{path}"
         with self._session.request(
             method, url, timeout=_SECONDS, allow_redirects=False, stream=True, **more
@@ -203,18 +161,18 @@ class KnowledgeService:
                 content += chunk
                 if len(content) > most_bytes:
                     raise InputError(f"the response of `{url}` is larger than {most_bytes // _MIB} MiB", hint=_HINT)
-            return _Response(status=response.status_code, content=bytes(content))
+            return response.status_code, bytes(content)
 
-    def _checked(self, response: _Response) -> bytes:
-        if response.status == 200:
-            return response.content
+    def _checked(self, status: int, content: bytes) -> bytes:
+        if status == 200:
+            return content
         try:
-            problem = json.loads(response.content)
+            problem = json.loads(content)
             message, hint = str(problem["message"]), str(problem.get("hint", ""))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            message, hint = f"it answers with status {response.status}", _HINT
+            message, hint = f"it answers with status {status}", _HINT
         message, hint = message[:_MESSAGE_CHARACTERS], hint[:_MESSAGE_CHARACTERS]
-        if response.status in (401, 403):
+        if status in (401, 403):
             raise TokenError(
                 f"the knowledge base at `{self.address}` refuses the request: {message}",
                 hint=f"{hint}: set it as `ADVISOR_TOKEN` (created with `advisor knowledge token create`)",
@@ -225,7 +183,7 @@ class KnowledgeService:
 _T = TypeVar("_T")
 
 
-def _validated(kind: type[_T], content: bytes, address: str) -> _T:
+def validated(kind: type[_T], content: bytes, address: str) -> _T:
     """Parse a response.
 
     Raises:
@@ -238,15 +196,6 @@ def _validated(kind: type[_T], content: bytes, address: str) -> _T:
         raise InputError(f"`{address}` did not answer as a knowledge base's service: {reason}", hint=_HINT) from None
 
 
-def _receipt(content: bytes, address: str) -> DeliveryResult:
-    receipt = _validated(_Receipt, content, address)
-    return DeliveryResult(
-        added=receipt.added,
-        known=receipt.known,
-        quarantined=tuple((entry.id, entry.reason) for entry in receipt.quarantined),
-    )
-
-
 def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> DeliveryResult:
     """Deliver every block that a service does not have, or has with other observations.
 
@@ -257,7 +206,8 @@ def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[
         TokenError: If the token may only read, even if there is nothing to deliver.
         UnavailableError: If the service does not answer.
     """
-    service.check_delivery_allowed()
+    # An empty delivery changes nothing, and fails if the token may only read.
+    service.deliver(b"")
     remote = {block.name: block.digest for block in service.blocks()}
     total = DeliveryResult(added=0, known=0, quarantined=())
     private = {o.block for o in store.observations(indicator=BENCHMARK)}
@@ -306,14 +256,10 @@ def _parts(observations: Iterable[Observation]) -> Iterator[bytes]:
         part.append(o)
         size += len(o.document)
         if size > _PART_BYTES:
-            yield _file(part)
+            yield observation_file(part)
             part, size = [], 0
     if part:
-        yield _file(part)
-
-
-def _file(observations: Iterable[Observation]) -> bytes:
-    return "".join(f"{line}\n" for line in write_observations(observations)).encode()
+        yield observation_file(part)
 
 
 def _sum(a: DeliveryResult, b: DeliveryResult) -> DeliveryResult:

@@ -187,21 +187,10 @@ class KnowledgeBase(Protocol):
         indicator: str | None = None,
         rounds: Collection[int] | None = None,
     ) -> Iterator[Observation]:
-        """Yield observations in order of block, round, arm and indicator.
-
-        Args:
-            frameworks: Only observations of these framework distributions.
-            block: Only observations of this block.
-            indicator: Only observations of indicators with this name.
-            rounds: Only observations of these rounds.
-        """
+        """Yield the observations to which all conditions apply, in order of block, round, arm and indicator."""
 
     def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
-        """Return summaries of the blocks, ordered by name; fast for any number of observations.
-
-        Args:
-            names: Only blocks with these names.
-        """
+        """Return summaries of all blocks or of those with some names, by name; fast for any number of observations."""
 
     def remove(self, blocks: Collection[str]) -> int:
         """Delete whole blocks in one transaction, and return the number of deleted observations.
@@ -236,8 +225,10 @@ class KnowledgeBase(Protocol):
 
     def __enter__(self) -> Self:
         """Return the knowledge base itself."""
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the database connection."""
+        self.close()

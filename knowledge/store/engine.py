@@ -17,11 +17,19 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from knowledge.domain.extras import needs_extra
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
-from knowledge.store.privileges import GRANT_HINT, MIGRATION_HINT, lacks_rights, may_migrate, may_write
 from knowledge.store.shipped_files import shipped_files, shipped_version
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tables import FIRST, HEAD, create_tables
-from knowledge.store.transactions import FILE_STATE, begin, for_writing
+from knowledge.store.transactions import (
+    FILE_STATE,
+    GRANT_HINT,
+    MIGRATION_HINT,
+    begin,
+    for_writing,
+    lacks_rights,
+    may_migrate,
+    may_write,
+)
 
 _OPENING_HINTS = {
     "sqlite": "if the file is damaged, move it away and run the command again; or name another knowledge base with "
@@ -99,9 +107,6 @@ def open_import_source(address: str) -> Iterator[SqlKnowledgeBase]:
     """Open a knowledge base whose observations are imported into another one, without migrating its tables.
 
     The program that wrote it can read it afterwards, too. Older tables of a SQLite file are migrated in a copy.
-
-    Args:
-        address: A database address or the path of a SQLite file.
 
     Raises:
         KnowledgeBaseError: If it cannot be opened, or it is a PostgreSQL database with older tables.
@@ -185,7 +190,8 @@ def _engine(address: str) -> tuple[Engine, bool]:
     url = _url(address)
     try:
         file = _file(url)
-        writable = file is None or _may_write_file(url, file)
+        is_writable_file = file is not None and (not file.exists() or sqlite_file.may_write(file))
+        writable = file is None or (url.query.get("mode") != "ro" and is_writable_file)
         if file is not None and writable:
             file.parent.mkdir(parents=True, exist_ok=True)
         # A read-only file is opened for each read: how depends on whether another process has it open.
@@ -201,10 +207,6 @@ def _engine(address: str) -> tuple[Engine, bool]:
         event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", begin)
     return engine, writable
-
-
-def _may_write_file(url: URL, file: Path) -> bool:
-    return url.query.get("mode") != "ro" and (not file.exists() or sqlite_file.may_write(file))
 
 
 def _open_read_only(file: Path, record: Any) -> Any:
@@ -255,13 +257,12 @@ def _migrate(engine: Engine) -> None:
 
 def _upgrade(connection: Connection) -> None:
     """Run the migrations that the tables lack."""
-    from alembic import command
-    from alembic.config import Config
+    from alembic import command, config
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    config = Config()
-    config.set_main_option("script_location", "knowledge.store:migrations")
-    config.set_main_option("version_locations", REVISIONS)
-    config.set_main_option("path_separator", "space")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    options = config.Config()
+    options.set_main_option("script_location", "knowledge.store:migrations")
+    options.set_main_option("version_locations", REVISIONS)
+    options.set_main_option("path_separator", "space")
+    options.attributes["connection"] = connection
+    command.upgrade(options, "head")

@@ -8,19 +8,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, Table, insert, select, update
 
-from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json, hash_of_text
 from knowledge.domain.observation import Observation
-from knowledge.domain.stack import Stack
 from knowledge.store import tables
-from knowledge.store.removal import forget_removal
+from knowledge.store.removal import forget_removal, update_blocks
 from knowledge.store.state_hash import EMPTY, combine
 
 _BATCH = 2000
-_COLUMNS = tuple(column.name for column in tables.observation.columns)
-_BLOCK = _COLUMNS.index("block")
+COLUMNS = tuple(column.name for column in tables.observation.columns)
+"""Columns of an observation; the last one is the number of the shipped file."""
+_BLOCK = COLUMNS.index("block")
 
 Row = tuple[Any, ...]
 """Values of one row, in the order of the table's columns."""
@@ -120,7 +119,8 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str, *, own:
     new_by_block: dict[str, list[str]] = defaultdict(list)
     stored: set[str] = set()
     # Without stored observations, only those of this call need to be looked up.
-    added_here: set[str] | None = None if _has_rows(connection, tables.observation) else set()
+    has_rows = connection.execute(select(tables.observation.c.id).limit(1)).first() is not None
+    added_here: set[str] | None = None if has_rows else set()
     added = total = 0
     while batch := list(islice(iterator, _BATCH)):
         stacks = {stack.row[0]: stack for _, stack, _ in batch}
@@ -157,32 +157,23 @@ def mark_as_own(connection: Connection, identities: Iterable[str]) -> None:
         forget_removal(connection, select(table.c.block).where(table.c.id.in_(batch)))
 
 
-def _has_rows(connection: Connection, table: Table) -> bool:
-    return connection.execute(select(table.c.id).limit(1)).first() is not None
-
-
 def _entries(observations: Iterable[Observation]) -> Iterator[_Entry]:
     stacks: dict[str, _StackRows] = {}
     machines: dict[tuple[str, str], Row] = {}
     for o in observations:
-        machine = o.hardware.identity, o.hardware.name
-        if o.stack.identity not in stacks:
-            stacks[o.stack.identity] = _stack_rows(o.stack)
+        stack, hardware = o.stack, o.hardware
+        machine = hardware.identity, hardware.name
+        if stack.identity not in stacks:
+            row = stack.identity, stack.python, stack.platform, canonical_json(stack.record())
+            stacks[stack.identity] = _StackRows(row, tuple((p.name, p.version) for p in stack.packages))
         if machine not in machines:
-            machines[machine] = _machine_row(o.hardware)
-        yield _row(o), stacks[o.stack.identity], machines[machine]
+            document = canonical_json(hardware.record())
+            machines[machine] = hardware.identity, hardware.cpu.microarchitecture, document
+        yield row_of(o), stacks[stack.identity], machines[machine]
 
 
-def _stack_rows(stack: Stack) -> _StackRows:
-    row = stack.identity, stack.python, stack.platform, canonical_json(stack.record())
-    return _StackRows(row, tuple((p.name, p.version) for p in stack.packages))
-
-
-def _machine_row(machine: HardwareProfile) -> Row:
-    return machine.identity, machine.cpu.microarchitecture, canonical_json(machine.record())
-
-
-def _row(o: Observation) -> Row:
+def row_of(o: Observation) -> Row:
+    """Return the row of an observation that the user adds."""
     run = o.indicator
     return (
         o.identity,
@@ -296,7 +287,4 @@ def _update_blocks(connection: Connection, new_by_block: dict[str, list[str]], s
     ]
     if new := [{**row, "source": source} for row in changed if row["name"] not in stored]:
         connection.execute(insert(table), new)
-    if old := [{**row, "key": row["name"]} for row in changed if row["name"] in stored]:
-        statement = update(table).where(table.c.name == bindparam("key"))
-        statement = statement.values(observations=bindparam("observations"), digest=bindparam("digest"))
-        connection.execute(statement, old)
+    update_blocks(connection, [row for row in changed if row["name"] in stored])

@@ -9,9 +9,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import hash_of_text
-from knowledge.exchange.files import check_observation, first_line, hardware_from, observation_from, stack_from
+from knowledge.domain.stack import Stack
+from knowledge.exchange.files import check_observation, first_line, observation_from
+from knowledge.records import value_from
 from knowledge.store import tables
+from knowledge.store.ingest import COLUMNS, row_of
 from knowledge.store.state_hash import EMPTY, combine
 
 
@@ -23,8 +27,8 @@ def find_damage(connection: Connection) -> Iterator[str]:
                 yield f"the file is damaged: {line}"
     stacks: dict[str, Any] = {}
     machines: dict[str, Any] = {}
-    yield from _read_documents(connection, tables.stack, stacks, stack_from)
-    yield from _read_documents(connection, tables.hardware, machines, hardware_from)
+    yield from _read_documents(connection, tables.stack, stacks, Stack)
+    yield from _read_documents(connection, tables.hardware, machines, HardwareProfile)
     digests: dict[str, str] = defaultdict(lambda: EMPTY)
     counts: dict[str, int] = defaultdict(int)
     for row in connection.execute(select(tables.observation)).mappings():
@@ -38,11 +42,11 @@ def find_damage(connection: Connection) -> Iterator[str]:
             yield f"block `{name}` is recorded with {count} observations, and has {counts.get(name, 0)}"
 
 
-def _read_documents(connection: Connection, table: Table, values: dict[str, Any], read: Any) -> Iterator[str]:
+def _read_documents(connection: Connection, table: Table, values: dict[str, Any], kind: Any) -> Iterator[str]:
     """Read the documents of a table into ``values``; yield a sentence for each damaged document."""
     for identity, document in connection.execute(select(table.c.id, table.c.document)):
         try:
-            value = read(json.loads(document))
+            value = value_from(kind, json.loads(document))
             if value.identity != identity:
                 raise ValueError("its content does not match its hash")
             values[identity] = value
@@ -67,19 +71,7 @@ def _check(row: dict[str, Any], stacks: dict[str, Any], machines: dict[str, Any]
     except ValueError as error:
         yield f"{where}: {first_line(error)}"
         return
-    columns = {
-        "indicator": o.indicator.name,
-        "backend": o.indicator.backend,
-        "device": o.indicator.device,
-        "framework": o.framework,
-        "block": o.block,
-        "round": o.round,
-        "slot": o.arm,
-        "reference": o.reference,
-        "status": o.status,
-        "started_at": o.started_at,
-        "median_seconds": o.median,
-    }
-    for column, value in columns.items():
+    # The last column is not a copy of the record: the number of the shipped file.
+    for column, value in zip(COLUMNS[:-1], row_of(o)[:-1], strict=True):
         if row[column] != value:
             yield f"{where}: column `{column}` is `{row[column]}`, but the record has `{value}`"

@@ -1,9 +1,10 @@
-"""Deletion of observations, with what only they used."""
+"""Deletion of observations, with what only they used. Each connection holds the write lock."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, select, update
 
@@ -15,10 +16,6 @@ def delete_observations(connection: Connection, condition: ColumnElement[bool]) 
     """Delete the observations that satisfy a condition, and return their identities.
 
     Counts and digests of their blocks are corrected. Call :func:`delete_unused` afterwards.
-
-    Args:
-        connection: Connection that holds the write lock.
-        condition: Condition on the columns of the observations.
     """
     table, block = tables.observation, tables.block
     removed: dict[str, list[str]] = defaultdict(list)
@@ -28,27 +25,26 @@ def delete_observations(connection: Connection, condition: ColumnElement[bool]) 
     affected = connection.execute(select(block).where(block.c.name.in_(sorted(removed)))).all()
     changed = [
         {
-            "key": row.name,
+            "name": row.name,
             "observations": row.observations - len(removed[row.name]),
             "digest": combine(row.digest, removed[row.name], sign=-1),
         }
         for row in affected
     ]
-    if changed:
-        statement = update(block).where(block.c.name == bindparam("key"))
-        connection.execute(
-            statement.values(observations=bindparam("observations"), digest=bindparam("digest")), changed
-        )
+    update_blocks(connection, changed)
     return frozenset(identity for identities in removed.values() for identity in identities)
 
 
-def record_removal(connection: Connection, blocks: Iterable[str]) -> None:
-    """Record the names of removed blocks, so that shipped files do not bring them back.
+def update_blocks(connection: Connection, blocks: Iterable[Mapping[str, Any]]) -> None:
+    """Replace the counts and digests of blocks, each with its name, ``observations`` and ``digest``."""
+    statement = update(tables.block).where(tables.block.c.name == bindparam("key"))
+    statement = statement.values(observations=bindparam("observations"), digest=bindparam("digest"))
+    if rows := [{**block, "key": block["name"]} for block in blocks]:
+        connection.execute(statement, rows)
 
-    Args:
-        connection: Connection that holds the write lock.
-        blocks: Names of the blocks.
-    """
+
+def record_removal(connection: Connection, blocks: Iterable[str]) -> None:
+    """Record the names of removed blocks, so that shipped files do not bring them back."""
     table = tables.removed_block
     if names := sorted(blocks):
         connection.execute(delete(table).where(table.c.name.in_(names)))
@@ -56,12 +52,7 @@ def record_removal(connection: Connection, blocks: Iterable[str]) -> None:
 
 
 def forget_removal(connection: Connection, blocks: Iterable[str] | Select[tuple[str]]) -> None:
-    """Delete the record that blocks were removed: the user has added observations of them again.
-
-    Args:
-        connection: Connection that holds the write lock.
-        blocks: Names of the blocks, or a query for them.
-    """
+    """Delete the record that blocks were removed: the user has added observations of them again."""
     table = tables.removed_block
     names = blocks if isinstance(blocks, Select) else sorted(blocks)
     connection.execute(delete(table).where(table.c.name.in_(names)))

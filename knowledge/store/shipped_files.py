@@ -7,7 +7,6 @@ import hashlib
 import importlib.resources
 import json
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from knowledge.domain.documents import lines_of
@@ -59,22 +58,3 @@ def shipped_files() -> tuple[ShippedFile, ...]:
 def shipped_version() -> int:
     """Return the version of the shipped data: a later one has a higher number."""
     return int(json.loads((importlib.resources.files("knowledge.data") / VERSION_FILE).read_text("utf-8"))["version"])
-
-
-def digest_of_files(files: Iterable[ShippedFile]) -> str:
-    """Return a hash of the names and the contents of files, in any order."""
-    lines = sorted(f"{file.name} {file.sha256}\n" for file in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def version_record(files: Iterable[ShippedFile], previous: str | None) -> str:
-    """Return the content of the version file: the version is higher than the previous one if the files differ.
-
-    Args:
-        files: All observation files that ship with the program.
-        previous: Present content of the version file; ``None`` if there is none.
-    """
-    record = json.loads(previous or '{"version": 0, "digest": ""}')
-    digest = digest_of_files(files)
-    version = record["version"] + (record["digest"] != digest)
-    return json.dumps({"version": version, "digest": digest}, indent=2) + "\n"

@@ -18,14 +18,8 @@ from knowledge.store.shipped_files import ShippedFile
 
 
 def is_current(connection: Connection, files: Iterable[ShippedFile], *, version: int) -> bool:
-    """Whether a knowledge base has these files, or those of a later version.
-
-    Args:
-        connection: Connection to the database.
-        files: All files that ship with the program.
-        version: Version of the shipped data.
-    """
-    stored = _stored_version(connection)
+    """Whether a knowledge base has these files, or those of a later version."""
+    stored: int | None = connection.execute(select(tables.shipped_data.c.version)).scalar()
     if stored is None:
         return False
     if stored != version:
@@ -38,11 +32,6 @@ def update_shipped_rows(connection: Connection, files: Collection[ShippedFile], 
     """Import the program's files, and delete what only files brought that it does not ship, unless they are newer.
 
     Blocks that the user removed stay removed.
-
-    Args:
-        connection: Connection that holds the write lock.
-        files: All files that ship with the program.
-        version: Version of the shipped data; a later one has a higher number.
     """
     if is_current(connection, files, version=version):
         return
@@ -61,11 +50,6 @@ def update_shipped_rows(connection: Connection, files: Collection[ShippedFile], 
     connection.execute(insert(tables.shipped_data), [{"version": version}])
 
 
-def _stored_version(connection: Connection) -> int | None:
-    """Return the version of the imported data; ``None`` before the first import."""
-    return connection.execute(select(tables.shipped_data.c.version)).scalar()
-
-
 def _stored_numbers(connection: Connection) -> dict[str, int]:
     """Return the numbers of the imported files, by hash."""
     table = tables.shipped_file
@@ -76,11 +60,6 @@ def _number_files(connection: Connection, names: Mapping[str, str], stored: Mapp
     """Record the program's files instead of the stored ones; return the number of each, by its hash.
 
     Files that were imported before retain their numbers.
-
-    Args:
-        connection: Connection that holds the write lock.
-        names: Names of the program's files, by hash.
-        stored: Numbers of the stored files, by hash.
     """
     table = tables.shipped_file
     following = max(stored.values(), default=0) + 1

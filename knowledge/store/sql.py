@@ -5,23 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, func, insert, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.identity import canonical_json
+from knowledge.domain.identity import canonical_json, hash_of_text
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
-from knowledge.exchange.files import hardware_from, observation_from, stack_from
+from knowledge.exchange.files import observation_from
+from knowledge.records import value_from
 from knowledge.store import tables
-from knowledge.store.base import Content, IngestResult, KnowledgeBaseError, QuarantinedObservation, Source, StoredBlock
+from knowledge.store.base import (
+    Content,
+    IngestResult,
+    KnowledgeBase,
+    KnowledgeBaseError,
+    QuarantinedObservation,
+    Source,
+    StoredBlock,
+)
 from knowledge.store.ingest import absent, add_observations, mark_as_own
 from knowledge.store.integrity import find_damage
-from knowledge.store.privileges import GRANT_HINT, lacks_rights
 from knowledge.store.quarantine import (
     delete_from_quarantine,
     quarantine_observations,
@@ -33,14 +42,15 @@ from knowledge.store.shipped_files import ShippedFile
 from knowledge.store.shipped_rows import is_current, update_shipped_rows
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.state_hash import EMPTY, combine
-from knowledge.store.tokens import Token, all_tokens, create_token, find_token, revoke_token
-from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
+from knowledge.store.tokens import Token, new_token, timestamp
+from knowledge.store.transactions import FILE_STATE, GRANT_HINT, for_reading, for_writing, lacks_rights
 
+_T = TypeVar("_T")
 _BATCH = 2000
 _FAILURE_HINT = "check that the database is reachable, writable, unlocked and not full"
 
 
-class SqlKnowledgeBase:
+class SqlKnowledgeBase(KnowledgeBase):
     """A knowledge base over one database engine; see :mod:`knowledge.store.base` for the contract."""
 
     def __init__(self, engine: Engine, *, writable: bool = True) -> None:
@@ -63,7 +73,6 @@ class SqlKnowledgeBase:
         quarantine: Iterable[QuarantinedObservation] = (),
         own: Collection[str] = (),
     ) -> IngestResult:
-        """Store observations in one transaction."""
         with self._write() as connection:
             mark_as_own(connection, own)
             added, duplicates = add_observations(connection, observations, source=source)
@@ -71,7 +80,6 @@ class SqlKnowledgeBase:
         return IngestResult(added=added, known=duplicates)
 
     def known_identities(self, identities: Iterable[str]) -> frozenset[str]:
-        """Return the identities that belong to a stored or quarantined observation."""
         ordered = sorted(set(identities))
         with self._read() as connection:
             stored: set[str] = set()
@@ -83,19 +91,16 @@ class SqlKnowledgeBase:
         return frozenset(stored)
 
     def machines_of(self, block: str) -> frozenset[str]:
-        """Return the identities of the machines on which a block was measured."""
         table = tables.observation
         query = select(table.c.hardware_id).where(table.c.block == block).distinct()
         with self._read() as connection:
             return frozenset(connection.execute(query).scalars())
 
     def quarantined(self) -> tuple[QuarantinedObservation, ...]:
-        """Return the quarantined observations, oldest first."""
         with self._read() as connection:
             return tuple(read_quarantine(connection))
 
     def release(self, identities: Collection[str]) -> IngestResult:
-        """Accept quarantined observations, in one transaction."""
         added = duplicates = 0
         with self._write() as connection:
             for entry in tuple(read_quarantine(connection, identities)):
@@ -105,12 +110,10 @@ class SqlKnowledgeBase:
         return IngestResult(added=added, known=duplicates)
 
     def drop(self, identities: Collection[str]) -> int:
-        """Delete quarantined observations, in one transaction, and return their number."""
         with self._write() as connection:
             return delete_from_quarantine(connection, identities)
 
     def sources(self) -> tuple[Source, ...]:
-        """Return all sources that delivered observations or have a trust, ordered by name."""
         query = select(tables.quarantine.c.source, func.count()).group_by(tables.quarantine.c.source)
         with self._read() as connection:
             trusts = {str(n): float(t) for n, t in connection.execute(select(tables.source)).all()}
@@ -128,30 +131,44 @@ class SqlKnowledgeBase:
         )
 
     def trust(self, name: str, trust: float) -> None:
-        """Set the trust in a source."""
         with self._write() as connection:
             connection.execute(delete(tables.source).where(tables.source.c.name == name))
             connection.execute(insert(tables.source), [{"name": name, "trust": trust}])
 
     def create_token(self, *, role: str, source: str, days: float | None = None) -> tuple[str, Token]:
-        """Create a token for the service; see :func:`knowledge.store.tokens.create_token`."""
+        """Create a token for the service; return it, which is not stored and cannot be shown again, and its record."""
+        secret, token = new_token(role=role, source=source, days=days)
         with self._write() as connection:
-            return create_token(connection, role=role, source=source, days=days, now=datetime.now(UTC))
+            connection.execute(insert(tables.token), [{**asdict(token), "sha256": hash_of_text(secret)}])
+        return secret, token
 
-    def find_token(self, text: str) -> Token | None:
+    def find_token(self, secret: str) -> Token | None:
         """Return the record of a token, or ``None`` if the token is unknown."""
-        with self._read() as connection:
-            return find_token(connection, text)
+        return next(iter(self._tokens(tables.token.c.sha256 == hash_of_text(secret))), None)
 
     def tokens(self) -> tuple[Token, ...]:
         """Return all tokens of the service, oldest first."""
+        return self._tokens()
+
+    def _tokens(self, *conditions: ColumnElement[bool]) -> tuple[Token, ...]:
+        table = tables.token
+        query = select(table).where(*conditions).order_by(table.c.created_at, table.c.id)
         with self._read() as connection:
-            return all_tokens(connection)
+            rows = connection.execute(query).all()
+        return tuple(Token(**{field.name: getattr(row, field.name) for field in fields(Token)}) for row in rows)
 
     def revoke_token(self, identity: str) -> None:
-        """Revoke a token permanently."""
+        """Revoke a token permanently.
+
+        Raises:
+            InputError: If there is no such token.
+        """
+        table = tables.token
+        revoked = update(table).where(table.c.id == identity, table.c.revoked_at.is_(None))
         with self._write() as connection:
-            revoke_token(connection, identity, now=datetime.now(UTC))
+            count = connection.execute(revoked.values(revoked_at=timestamp(datetime.now(UTC)))).rowcount
+        if not count and identity not in {token.id for token in self.tokens()}:
+            raise InputError(f"there is no token `{identity}`", hint="`advisor knowledge token list` lists them")
 
     def observations(
         self,
@@ -161,7 +178,6 @@ class SqlKnowledgeBase:
         indicator: str | None = None,
         rounds: Collection[int] | None = None,
     ) -> Generator[Observation, None, None]:
-        """Yield observations in order of block, round, arm and indicator."""
         table = tables.observation
         query = select(table.c.document, table.c.stack_id, table.c.hardware_id).order_by(
             table.c.block, table.c.round, table.c.slot, table.c.indicator, table.c.id
@@ -179,31 +195,30 @@ class SqlKnowledgeBase:
         with self._read() as connection:
             for document, stack_id, hardware_id in connection.execute(query):
                 if stack_id not in stacks:
-                    stacks[stack_id] = stack_from(_document(connection, tables.stack, stack_id))
+                    stacks[stack_id] = value_from(Stack, _document(connection, tables.stack, stack_id))
                 if hardware_id not in machines:
-                    machines[hardware_id] = hardware_from(_document(connection, tables.hardware, hardware_id))
+                    record = _document(connection, tables.hardware, hardware_id)
+                    machines[hardware_id] = value_from(HardwareProfile, record)
                 yield observation_from(json.loads(document), stack=stacks[stack_id], hardware=machines[hardware_id])
 
     def stacks(self) -> Iterator[Stack]:
         """Yield all measured stacks, ordered by identity."""
-        with self._read() as connection:
-            for document in connection.execute(select(tables.stack.c.document).order_by(tables.stack.c.id)).scalars():
-                yield stack_from(json.loads(document))
+        return self._values(tables.stack, Stack)
 
     def machines(self) -> Iterator[HardwareProfile]:
         """Yield the hardware profiles of all machines with observations, ordered by identity."""
-        table = tables.hardware
+        return self._values(tables.hardware, HardwareProfile)
+
+    def _values(self, table: Table, kind: type[_T]) -> Iterator[_T]:
         with self._read() as connection:
             for document in connection.execute(select(table.c.document).order_by(table.c.id)).scalars():
-                yield hardware_from(json.loads(document))
+                yield value_from(kind, json.loads(document))
 
     def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
-        """Return summaries of the blocks, ordered by name."""
         with self._read() as connection:
             return _blocks(connection, names)
 
     def remove(self, blocks: Collection[str]) -> int:
-        """Delete whole blocks in one transaction, and return the number of deleted observations."""
         with self._write() as connection:
             record_removal(connection, (block.name for block in _blocks(connection, blocks)))
             deleted = delete_observations(connection, tables.observation.c.block.in_(sorted(blocks)))
@@ -211,12 +226,10 @@ class SqlKnowledgeBase:
         return len(deleted)
 
     def find_damage(self) -> Iterator[str]:
-        """Check all records against their hashes, and yield one sentence for each damaged record."""
         with self._read() as connection:
             yield from find_damage(connection)
 
     def load_derived(self, kind: str, digests: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """Return cached derived values by key; values that were computed from other observations are left out."""
         table = tables.derived
         expected = dict(digests)
         query = select(table.c.key, table.c.seen, table.c.document).where(table.c.kind == kind)
@@ -227,7 +240,6 @@ class SqlKnowledgeBase:
         return {key: json.loads(document) for key, digest, document in rows if expected.get(key) == digest}
 
     def store_derived(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
-        """Cache derived values, each with its key and digest; do nothing if the database cannot be written."""
         rows = [
             {"kind": kind, "key": key, "seen": digest, "document": canonical_json(value)}
             for key, digest, value in values
@@ -241,7 +253,6 @@ class SqlKnowledgeBase:
             connection.execute(insert(table), rows)
 
     def content(self) -> Content:
-        """Return a summary of the content."""
         table = tables.observation
         name = table.c.indicator + " " + table.c.backend + "/" + table.c.device
         with self._read() as connection:
@@ -292,18 +303,7 @@ class SqlKnowledgeBase:
             update_shipped_rows(connection, files, version=version)
 
     def close(self) -> None:
-        """Close the database connection."""
         self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        """Return the knowledge base itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the database connection."""
-        self.close()
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
@@ -319,7 +319,8 @@ class SqlKnowledgeBase:
                 checkpoint(self._engine, self._file)
         except Exception as error:
             # SQLAlchemy does not wrap errors of the driver while rows are copied or while waiting for SQLite's lock.
-            if isinstance(error, SQLAlchemyError) or _is_driver_error(error):
+            driver = type(error).__module__.partition(".")[0]
+            if isinstance(error, SQLAlchemyError) or driver in ("psycopg", "sqlite3"):
                 raise self._failure("written", error) from None
             raise
 
@@ -358,10 +359,6 @@ def _blocks(connection: Connection, names: Collection[str] | None = None) -> tup
     return tuple(
         StoredBlock(name=n, observations=o, digest=d, source=s, trust=t) for n, o, d, s, t in sorted(map(tuple, rows))
     )
-
-
-def _is_driver_error(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] in ("psycopg", "sqlite3")
 
 
 def _document(connection: Connection, table: Table, identity: str) -> Any:

@@ -93,9 +93,6 @@ def may_write(path: Path) -> bool:
 def connect_read_only(path: Path) -> tuple[sqlite3.Connection, FileState | None]:
     """Open a file for reading, also on a read-only medium.
 
-    Args:
-        path: The file.
-
     Returns:
         The connection, and the state of the file if it is read without locks: check it after reading.
 

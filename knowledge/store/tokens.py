@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, get_args
-
-from sqlalchemy import Connection, insert, select, update
 
 from knowledge.domain.errors import InputError
-from knowledge.store.tables import token
 
-Role = Literal["runner", "reader"]
+ROLES = ("runner", "reader")
 """``runner`` may read and add observations; ``reader`` may only read."""
-ROLES: tuple[str, ...] = get_args(Role)
 _PREFIX = "seshat_"
 
 
@@ -44,20 +38,13 @@ class Token:
         return self.revoked_at is None and (self.expires_at is None or now < datetime.fromisoformat(self.expires_at))
 
 
-def create_token(
-    connection: Connection, *, role: str, source: str, days: float | None, now: datetime
-) -> tuple[str, Token]:
-    """Create a token.
+def new_token(*, role: str, source: str, days: float | None) -> tuple[str, Token]:
+    """Return a new token and its record.
 
     Args:
-        connection: Connection to the database.
         role: What the token permits; one of :data:`ROLES`.
         source: Source of the observations that are delivered with the token.
         days: Validity in days; unlimited if none.
-        now: Time of creation.
-
-    Returns:
-        The token, which is not stored and cannot be shown again, and its record.
 
     Raises:
         InputError: If there is no such role.
@@ -66,50 +53,17 @@ def create_token(
         raise InputError(f"there is no role `{role}`", hint=f"use {' or '.join(f'`{name}`' for name in ROLES)}")
     # A fast hash is enough: 256 random bits cannot be guessed.
     text = _PREFIX + secrets.token_urlsafe(32)
+    now = datetime.now(UTC)
     record = Token(
         id=secrets.token_hex(4),
         role=role,
         source=source,
-        created_at=_timestamp(now),
-        expires_at=None if days is None else _timestamp(now + timedelta(days=days)),
+        created_at=timestamp(now),
+        expires_at=None if days is None else timestamp(now + timedelta(days=days)),
     )
-    row = {name: getattr(record, name) for name in ("id", "role", "source", "created_at", "expires_at", "revoked_at")}
-    connection.execute(insert(token), [{**row, "sha256": _hash(text)}])
     return text, record
 
 
-def find_token(connection: Connection, text: str) -> Token | None:
-    """Return the record of a token, or ``None`` if the token is unknown."""
-    row = connection.execute(select(token).where(token.c.sha256 == _hash(text))).first()
-    return None if row is None else _token(row)
-
-
-def all_tokens(connection: Connection) -> tuple[Token, ...]:
-    """Return all tokens, oldest first."""
-    return tuple(_token(row) for row in connection.execute(select(token).order_by(token.c.created_at, token.c.id)))
-
-
-def revoke_token(connection: Connection, identity: str, *, now: datetime) -> None:
-    """Revoke a token permanently.
-
-    Raises:
-        InputError: If there is no such token.
-    """
-    result = connection.execute(
-        update(token).where(token.c.id == identity, token.c.revoked_at.is_(None)).values(revoked_at=_timestamp(now))
-    )
-    if result.rowcount == 0 and not any(t.id == identity for t in all_tokens(connection)):
-        raise InputError(f"there is no token `{identity}`", hint="`advisor knowledge token list` lists them")
-
-
-def _token(row: object) -> Token:
-    names = ("id", "role", "source", "created_at", "expires_at", "revoked_at")
-    return Token(**{name: getattr(row, name) for name in names})
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _timestamp(moment: datetime) -> str:
+def timestamp(moment: datetime) -> str:
+    """Return a time as the database stores it."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")

@@ -1,11 +1,12 @@
-"""Transactions: one writer at a time; each reader sees one consistent state."""
+"""Transactions, one writer at a time and one consistent state for each reader, and rights of PostgreSQL accounts."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, text
 
+from knowledge.store import tables
 from knowledge.store.sqlite_file import begin_writing
 
 FILE_STATE = "file_state"
@@ -44,3 +45,50 @@ def begin(connection: Connection) -> None:
         # One writer at a time, as in SQLite: two writers that insert the same rows in different order would deadlock,
         # and rows that a writer has read must not change.
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITING_LOCK})")
+
+
+GRANT_HINT = (
+    "if this account lacks rights on the tables, their owner can grant them: `GRANT SELECT, INSERT, UPDATE, DELETE ON "
+    "ALL TABLES IN SCHEMA public TO NAME`, or only `SELECT` for reading"
+)
+"""What to do if an account lacks rights on a table."""
+MIGRATION_HINT = (
+    "let the owner of the tables run `advisor knowledge status` with this version of the program, and then `GRANT` the "
+    "other accounts their rights on the new tables"
+)
+"""What to do if an account may not create or migrate the tables."""
+
+_INSUFFICIENT_PRIVILEGE = "42501"
+_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+_NOT_IMPORTED = (tables.quarantine, tables.source, tables.token)
+_IMPORTED = tuple(table.name for table in tables.metadata.sorted_tables if table not in _NOT_IMPORTED)
+"""Tables that the import of shipped files writes."""
+
+
+def may_write(connection: Connection) -> bool:
+    """Whether an account has the rights that the import of shipped files needs; the tables have the newest revision.
+
+    An account that lacks one of them opens the knowledge base read-only.
+    """
+    if connection.execute(text("SHOW transaction_read_only")).scalar() == "on":
+        return False
+    # One call for each right: of a list, PostgreSQL checks whether the user has any.
+    calls = [f"has_table_privilege('{table}', '{right}')" for table in _IMPORTED for right in _RIGHTS]
+    return bool(connection.execute(text(f"SELECT {' AND '.join(calls)}")).scalar())
+
+
+def may_migrate(connection: Connection) -> bool:
+    """Whether an account may create the tables, or migrate them, for which it must own them."""
+    if connection.execute(text("SHOW transaction_read_only")).scalar() == "on":
+        return False
+    owned = (
+        "SELECT bool_and(pg_has_role(relowner, 'USAGE')) FROM pg_class "
+        "WHERE oid IN (to_regclass('observation'), to_regclass('alembic_version'))"
+    )
+    query = f"SELECT has_schema_privilege(current_schema(), 'CREATE') AND coalesce(({owned}), true)"
+    return bool(connection.execute(text(query)).scalar())
+
+
+def lacks_rights(error: Exception) -> bool:
+    """Whether a statement failed because the account lacks a right."""
+    return getattr(getattr(error, "orig", None) or error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE

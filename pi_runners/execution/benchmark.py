@@ -82,11 +82,7 @@ class Benchmark:
         return content_hash([self.project, self.command, metric, self.files])[:_IDENTITY_DIGITS]
 
     def indicator_run(self, hardware: HardwareProfile) -> IndicatorRun:
-        """Return what the observations of the benchmark contain in place of an indicator.
-
-        Args:
-            hardware: The machine.
-        """
+        """Return what the observations of the benchmark on a machine contain in place of an indicator."""
         return IndicatorRun(
             name=BENCHMARK,
             version=VERSION,
@@ -132,12 +128,7 @@ class Benchmark:
         }
 
     def process_seconds(self, *, runs: int, timeout_seconds: float) -> float:
-        """Return the maximum duration of a process that makes all runs of a round.
-
-        Args:
-            runs: Runs after the warm-up.
-            timeout_seconds: Maximum duration of one run.
-        """
+        """Return the maximum duration of a process that makes all runs of a round; see :meth:`request`."""
         return (self.warmup_runs + runs) * timeout_seconds + _COPY_SECONDS
 
 

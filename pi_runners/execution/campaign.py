@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import Stack
+from pi_runners.catalogue import parameters_of
 from pi_runners.execution.benchmark import Benchmark, last_line
 from pi_runners.execution.environment import (
     BuiltEnvironment,
@@ -35,31 +36,25 @@ _CLOCK_JUMP_SECONDS = 1.0
 _MOST_FAILURES = 2
 _SILENT_PROCESSES = 2
 """Consecutive processes without any result after which the remaining indicators of an arm are given up."""
+_RESULTS = ("status", "loops", "warmup_seconds", "steady", "error", "tolerance", "failure", "telemetry")
+"""Fields of an observation that a worker's result may have as they are."""
 
 
-class ObservationSink(Protocol):
-    """Receives observations, and stores them before ``add`` returns."""
-
-    def add(self, observations: Iterable[Observation]) -> object:
-        """Store observations; one that is stored already is ignored."""
+ObservationSink = Callable[[Iterable[Observation]], object]
+"""Receives observations, and stores them before it returns; one that is stored already is ignored."""
 
 
 class FailureLimit:
-    """Sink that gives up an arm after consecutive failures: a program that waits forever would do so in every round."""
+    """Counts failures, to give up an arm after several: a program that waits forever would do so in every round."""
 
     def __init__(self, sink: ObservationSink) -> None:
-        """Create the sink.
-
-        Args:
-            sink: Receives all observations.
-        """
         self._sink = sink
         self._failures: dict[int, list[str]] = defaultdict(list)
 
     def add(self, observations: Iterable[Observation]) -> None:
         """Hand observations on, and count failures."""
         observations = tuple(observations)
-        self._sink.add(observations)
+        self._sink(observations)
         for o in observations:
             if o.status == "ok":
                 self._failures[o.arm].clear()
@@ -68,11 +63,7 @@ class FailureLimit:
                 self._failures[o.arm].append(o.failure)
 
     def reason(self, arm: int) -> str:
-        """Return why an arm is given up; empty if it is not.
-
-        Args:
-            arm: Number of the arm.
-        """
+        """Return why an arm is given up, by its number; empty if it is not."""
         failures = self._failures[arm]
         if len(failures) < _MOST_FAILURES:
             return ""
@@ -125,11 +116,7 @@ class Block:
 
 
 def measured_cells(block: Block, observations: Iterable[Observation]) -> frozenset[tuple[int, int]]:
-    """Return the ``(round, arm)`` pairs of a block that are already measured.
-
-    Args:
-        block: The block.
-        observations: Stored observations of the block.
+    """Return the ``(round, arm)`` pairs of a block that its stored observations have.
 
     Raises:
         InputError: If they come from another machine, or from other stacks or settings than the block has now.
@@ -157,11 +144,6 @@ def measured_cells(block: Block, observations: Iterable[Observation]) -> frozens
             )
         cells.add((o.round, o.arm))
     return frozenset(cells)
-
-
-def not_among(cells: Collection[tuple[int, int]]) -> Callable[[int, int], bool]:
-    """Return a predicate that says whether a round of an arm is not among ``cells``."""
-    return lambda number, arm: (number, arm) not in cells
 
 
 def run_block(
@@ -201,7 +183,8 @@ def run_block(
     built: dict[str, BuiltEnvironment | EnvironmentBuildError] = {}
     count = 0
     try:
-        for arm in () if block.environment else sorted({s.number: s for _, s in missing}.values(), key=_number):
+        arms = {arm.number: arm for _, arm in missing}
+        for _, arm in () if block.environment else sorted(arms.items()):
             progress(f"environment {arm.lock.label}")
             if arm.lock.key not in built:
                 built[arm.lock.key] = _build(arm, environments)
@@ -212,7 +195,7 @@ def run_block(
             else:
                 environment = block.environment or built[arm.lock.key]
                 observations = _observe(block, arm, number, environment, instruments, program, runner)
-            sink.add(observations)
+            sink(observations)
             count += len(observations)
             if len(observations) < len(arm.indicators):
                 # The runner was stopped: the remaining arms stay missing and are measured when the block is continued.
@@ -222,10 +205,6 @@ def run_block(
             for arm in block.arms:
                 remove_environment(arm.lock, environments)
     return count
-
-
-def _number(arm: Arm) -> int:
-    return arm.number
 
 
 def _rotated(arms: tuple[Arm, ...], number: int) -> tuple[Arm, ...]:
@@ -252,8 +231,7 @@ def _observe(
 ) -> list[Observation]:
     """Run an arm's indicators in one process; after a crash, run the remaining ones in a new process.
 
-    Returns:
-        An observation of each indicator; fewer if the runner was stopped.
+    Fewer observations than indicators are returned if the runner was stopped.
     """
     if isinstance(environment, EnvironmentBuildError):
         return _failures(block, arm, number, {"status": "not-installed", "failure": environment.message[-2000:]})
@@ -313,7 +291,10 @@ def _content(block: Block, arm: Arm, missing: Iterable[int], instruments: Path |
         "min_seconds": block.min_seconds,
         "max_warmup_seconds": block.max_warmup_seconds,
         "instruments": str(instruments) if instruments else None,
-        "indicators": [_entry(arm.indicators[i]) for i in missing],
+        "indicators": [
+            {"name": run.name, "device": run.device, "dtype": run.dtype, "parameters": parameters_of(run)}
+            for run in (arm.indicators[i] for i in missing)
+        ],
     }
 
 
@@ -338,12 +319,6 @@ def _failures(block: Block, arm: Arm, number: int, document: dict[str, Any]) -> 
 def _planned_stack(block: Block, arm: Arm) -> Stack:
     """Return the stack of an arm as the lock describes it, before its environment is built."""
     return block.environment.stack if block.environment else locked_stack(arm.lock, str(arm.lock.python))
-
-
-def _entry(run: IndicatorRun) -> dict[str, Any]:
-    # `algorithm` describes the backend; it is not a parameter of the indicator.
-    parameters = {name: value for name, value in run.parameters.items() if name != "algorithm"}
-    return {"name": run.name, "device": run.device, "dtype": run.dtype, "parameters": parameters}
 
 
 def _with_telemetry(result: dict[str, Any], end: ProcessEnd) -> dict[str, Any]:
@@ -373,6 +348,7 @@ def _observation(
     block: Block, arm: Arm, number: int, run: IndicatorRun, stack: Stack, document: dict[str, Any]
 ) -> Observation:
     started = datetime.fromtimestamp(document["started"], UTC) if "started" in document else datetime.now(UTC)
+    results = {name: document[name] for name in _RESULTS if name in document}
     metrics = dict(document.get("metrics", {}))
     flops = moved_bytes = 0.0
     environment = dict(document.get("environment", {}))
@@ -394,19 +370,12 @@ def _observation(
         arm=arm.number,
         reference=arm.reference,
         started_at=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        status=document["status"],
         samples=tuple(document.get("samples", ())),
-        loops=document.get("loops", 0),
-        warmup_seconds=document.get("warmup_seconds", 0.0),
-        steady=document.get("steady", False),
         flops=flops,
         bytes=moved_bytes,
-        error=document.get("error"),
-        tolerance=document.get("tolerance"),
         settings=dict(arm.settings),
         environment=environment,
-        failure=document.get("failure", ""),
         metrics=metrics,
-        telemetry=document.get("telemetry", {}),
         schema=2,
+        **results,
     )

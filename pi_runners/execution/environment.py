@@ -95,33 +95,19 @@ class StackLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltEnvironment:
-    """An environment whose content was checked.
-
-    Attributes:
-        python: Path of its interpreter.
-        stack: The installed stack.
-    """
+    """An environment whose content was checked, with its interpreter."""
 
     python: Path
     stack: Stack
 
 
 def locked_stack(lock: StackLock, python: str) -> Stack:
-    """Return the stack of a lock.
-
-    Args:
-        lock: The lock.
-        python: Full version of the interpreter.
-    """
+    """Return the stack of a lock with an interpreter of this full version."""
     return make_stack((p.package for p in lock.packages), python=python, platform=lock.platform)
 
 
 def build_environment(lock: StackLock, directory: Path) -> BuiltEnvironment:
-    """Return the environment of a lock; build it unless it exists.
-
-    Args:
-        lock: Packages to install; nothing else is installed.
-        directory: Directory of the environments.
+    """Return the environment of a lock in a directory of environments; build it unless it exists.
 
     Raises:
         EnvironmentBuildError: If uv fails, or the content of the environment differs from the lock.
@@ -151,23 +137,13 @@ def remove_environment(lock: StackLock, directory: Path) -> None:
 
 
 def build_instruments(lock: StackLock, directory: Path) -> Path:
-    """Install measuring libraries, such as MLCommons' LoadGen, into a directory outside every environment.
+    """Install measuring libraries, such as MLCommons' LoadGen, into a directory of their own, and return it.
 
     They are not part of the measured stack, so the environment contains exactly its own lock. The directory comes after
     the environment on the search path.
 
-    Args:
-        lock: Packages to install.
-        directory: Directory of the environments.
-
-    Returns:
-        The directory of the libraries.
-
     Raises:
-        EnvironmentBuildError: If uv fails.
-        DownloadError: If a wheel cannot be downloaded.
-        FullDiskError: If the disk is full.
-        InterpreterError: If the machine does not have the interpreter.
+        UnavailableError: As :func:`build_environment`.
     """
     folder = directory / f"instruments-{lock.key}"
     if not folder.exists():
@@ -252,9 +228,6 @@ def _run_uv(arguments: Sequence[str], lock: StackLock) -> None:
 def read_interpreter(interpreter: Path) -> tuple[str, dict[str, str]]:
     """Return the version of an interpreter, and the versions of its distributions by normalised name.
 
-    Args:
-        interpreter: Path of the interpreter.
-
     Raises:
         EnvironmentBuildError: If the interpreter cannot be run.
     """
@@ -266,7 +239,7 @@ def read_interpreter(interpreter: Path) -> tuple[str, dict[str, str]]:
     try:
         # `-I`: neither the working directory nor PYTHONPATH may add distributions.
         process = subprocess.run(
-            [interpreter, "-I", "-c", program], capture_output=True, encoding="utf-8", errors="replace", check=True
+            [str(interpreter), "-I", "-c", program], capture_output=True, encoding="utf-8", errors="replace", check=True
         )
         version, versions = json.loads(process.stdout)
     except (OSError, subprocess.CalledProcessError, ValueError) as error:

@@ -20,14 +20,11 @@ _MAIN = b"import sys\nfrom pi_runners.harness.worker import main\nsys.exit(main(
 
 
 def write_program(directory: Path) -> Path:
-    """Write the program that runs inside measured environments as one archive, and return its path.
+    """Write the program that runs inside measured environments as one archive in a directory, and return its path.
 
     The archive contains the harness, the indicators and the backends, also as byte code for interpreters of this one's
     version, which would otherwise be compiled in each process. Nothing else of this interpreter's packages is visible
     in the measured environment.
-
-    Args:
-        directory: Directory for the archive.
     """
     sources = dict(_sources())
     files = {"__main__.py": _MAIN, "pi_runners/__init__.py": b""}
@@ -61,13 +58,7 @@ def _sources() -> Iterator[tuple[str, Path]]:
 
 
 def _byte_code(file: Path, source: bytes, path: Path) -> bytes:
-    """Return a file of byte code that an interpreter of another version ignores.
-
-    Args:
-        file: The module's file.
-        source: Its content.
-        path: The path that tracebacks show.
-    """
+    """Return a module's byte code, which an interpreter of another version ignores; tracebacks show ``path``."""
     # The loader reads the byte code that this interpreter has written, if it has.
     code = importlib.machinery.SourceFileLoader(file.stem, str(file)).get_code(file.stem)
     assert code is not None

@@ -73,27 +73,22 @@ class Runner(Protocol):
 
 
 class FreshProcesses:
-    """Runs one process at a time, each in its own process group, so that all of its children can be killed with it.
-
-    Attributes:
-        stopped: Whether :meth:`stop` was called; no process is started after that.
-    """
+    """Runs one process at a time, each in its own process group, so that all of its children can be killed with it."""
 
     def __init__(self, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
-        """Create a runner.
-
-        Args:
-            interval_seconds: Interval of telemetry readings.
-        """
+        """Create a runner that reads telemetry in these intervals."""
         self.stopped = False
         self._interval = interval_seconds
         self._running: subprocess.Popen[bytes] | None = None
 
     def stop(self) -> None:
-        """Kill the running process, from a signal handler or another thread; its results so far are returned."""
+        """Kill the running process, from a signal handler or another thread, and start no other one.
+
+        The results of the running process so far are returned.
+        """
         self.stopped = True
-        if (running := self._running) is not None:
-            _kill(running)
+        if (running := self._running) is not None and running.returncode is None:
+            kill_group(running)
 
     def run(self, request: ProcessRequest) -> ProcessEnd:
         """Run one process to its end."""
@@ -106,47 +101,32 @@ class FreshProcesses:
             output.touch()
             with (folder / "stderr").open("w+b") as errors:
                 process = self._running = self._start(request, folder, output, errors.fileno())
-                if self.stopped:
-                    # `stop` was called while the process was being started, and had nothing to kill.
-                    _kill(process)
-                ending: Ending = "exit"
-                with Sampler(
-                    process.pid,
-                    memory_limit_bytes=request.memory_limit_bytes,
-                    stop=lambda: _kill(process),
-                    interval_seconds=self._interval,
-                ) as sampler:
-                    try:
-                        process.wait(timeout=request.timeout_seconds)
-                    except subprocess.TimeoutExpired:
-                        ending = "time"
-                    finally:
-                        # Also after a normal end: its children must not run during the next process.
-                        self._running = None
-                        _kill(process)
+                try:
+                    if self.stopped:
+                        # `stop` was called while the process was being started, and had nothing to kill.
+                        kill_group(process)
+                    ending, readings = wait_for_end(
+                        process, request.timeout_seconds, request.memory_limit_bytes, interval_seconds=self._interval
+                    )
+                finally:
+                    if process.returncode is None:
+                        # An interruption came before the wait, which kills the process itself.
+                        kill_group(process)
                         process.wait()
                 errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL))
                 tail = errors.read().decode("utf-8", "replace")
             return ProcessEnd(
                 results=tuple(json.loads(line) for line in _whole_lines(output)),
                 exit_status=process.returncode,
-                ending="memory" if sampler.exceeded else "stopped" if self.stopped else ending,
+                ending="stopped" if self.stopped and ending != "memory" else ending,
                 error_tail=tail,
-                readings=tuple(sampler.readings),
+                readings=readings,
             )
 
     def _start(self, request: ProcessRequest, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
         # `-I` excludes the user's site-packages, PYTHONPATH and the working directory.
-        command = [
-            str(request.python),
-            "-I",
-            str(request.program),
-            request.part,
-            str(folder / "request.json"),
-            str(output),
-        ]
         return subprocess.Popen(
-            command,
+            [request.python, "-I", request.program, request.part, folder / "request.json", output],
             stdin=subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
@@ -156,7 +136,38 @@ class FreshProcesses:
         )
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def wait_for_end(
+    process: subprocess.Popen[bytes],
+    timeout_seconds: float | None,
+    memory_limit_bytes: float | None,
+    *,
+    interval_seconds: float = INTERVAL_SECONDS,
+) -> tuple[Ending, tuple[Reading, ...]]:
+    """Wait for the end of a process that leads a process group; kill the group then, or at a limit unless it is `None`.
+
+    Returns:
+        How it ended, and the telemetry of the machine until then, read in intervals.
+    """
+    ending: Ending = "exit"
+    with Sampler(
+        process.pid,
+        memory_limit_bytes=memory_limit_bytes,
+        stop=lambda: kill_group(process),
+        interval_seconds=interval_seconds,
+    ) as sampler:
+        try:
+            process.wait(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            ending = "time"
+        finally:
+            # Also after a normal end: its children must not run during the next process.
+            kill_group(process)
+            process.wait()
+    return "memory" if sampler.exceeded else ending, tuple(sampler.readings)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process group by its leader."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

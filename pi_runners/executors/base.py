@@ -17,17 +17,23 @@ from __future__ import annotations
 
 import re
 import shlex
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from knowledge.domain.errors import InputError, UnavailableError
 
-State = Literal["queued", "running", "done", "failed", "timed-out", "out-of-memory", "cancelled", "lost"]
-"""State of a task; all but the first two are final."""
+EngineState = Literal["queued", "running", "done", "failed", "timed-out", "out-of-memory", "cancelled", "lost"]
+"""State of a task in an engine; all but the first two are final."""
+State = EngineState | Literal["waiting", "given-up"]
+"""State of a task in a campaign: ``waiting`` for a submission, or ``given-up`` after attempts without a new result."""
 
 TASK_NUMBER = "{task}"
 """Placeholder for the number of the task in the command of a batch."""
+LOG = "task-{task}.log"
+"""Name of the file in the batch's directory with the output of a task."""
+_MOST_OUTPUT = 64 * 1024 * 1024
 
 
 class ExecutorError(UnavailableError):
@@ -84,6 +90,10 @@ class Batch:
         """Return the command of one task."""
         return [str(task) if word == TASK_NUMBER else word for word in self.command]
 
+    def log_file(self, task: int) -> Path:
+        """Return the file with the output of a task."""
+        return self.folder / LOG.format(task=task)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatus:
@@ -91,14 +101,16 @@ class TaskStatus:
 
     Attributes:
         task: Number of the task.
-        state: State of the task.
-        node: Name of its node; empty if it is not known.
-        reason: Reason for the state, as the engine reports it.
+        state: State of the task; an executor returns those of :data:`EngineState`.
+        node: Name of its node, or of the last one; empty if it is not known.
+        attempts: Attempts in a row without a new result, which a campaign counts.
+        reason: Reason for the state, as the engine or the task reports it.
     """
 
     task: int
     state: State
     node: str = ""
+    attempts: int = 0
     reason: str = ""
 
     @property
@@ -107,13 +119,24 @@ class TaskStatus:
         return self.state not in ("queued", "running")
 
 
-class Executor(Protocol):
-    """Runs batches of tasks."""
+class Executor(ABC):
+    """Runs batches of tasks. Each method raises :class:`ExecutorError` if the engine cannot be reached.
 
-    @property
-    def sees_files(self) -> bool:
-        """Whether tasks share a file system with this process; otherwise their output contains the results."""
+    Attributes:
+        name: Name of the executor.
+        options: Dataclass of its options.
+        sees_files: Whether tasks share a file system with this process; otherwise their output contains the results.
+        poll_seconds: Interval between two polls.
+        cancel_on_interrupt: Whether the tasks are cancelled when the user interrupts the command.
+    """
 
+    name: ClassVar[str]
+    options: Any
+    sees_files: ClassVar[bool] = True
+    poll_seconds: ClassVar[float] = 2.0
+    cancel_on_interrupt: ClassVar[bool] = False
+
+    @abstractmethod
     def check(self) -> None:
         """Check, without submitting anything, that the engine can be used from here.
 
@@ -122,6 +145,7 @@ class Executor(Protocol):
             ExecutorError: If it does not answer.
         """
 
+    @abstractmethod
     def submit(self, batch: Batch) -> str:
         """Submit a batch, unless one of the same name exists, and return its handle.
 
@@ -130,52 +154,30 @@ class Executor(Protocol):
             ExecutorError: If the engine does not answer; it may nevertheless have accepted the batch.
         """
 
+    @abstractmethod
     def find(self, batch: Batch) -> str | None:
-        """Return the handle of the batch of this name, or ``None`` if the engine has no such batch.
+        """Return the handle of the batch of this name, or ``None`` if the engine has no such batch."""
 
-        Raises:
-            ExecutorError: If the engine cannot be reached.
-        """
-
+    @abstractmethod
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
-        """Return the status of every task, in the order of the batch's tasks.
+        """Return the status of every task, in the order of the batch's tasks."""
 
-        Raises:
-            ExecutorError: If the engine cannot be reached.
-        """
-
+    @abstractmethod
     def cancel(self, batch: Batch, handle: str) -> None:
-        """Stop every task that is not in a final state; these tasks become ``cancelled``.
-
-        Raises:
-            ExecutorError: If the engine cannot be reached.
-        """
+        """Stop every task that is not in a final state; these tasks become ``cancelled``."""
 
     def output(self, batch: Batch, handle: str, task: int) -> str:
-        """Return the output of a task so far, as far as the engine has stored it.
-
-        Raises:
-            ExecutorError: If the engine cannot be reached.
-        """
+        """Return the output of a task so far, as far as the engine has stored it."""
+        return tail_of(batch.log_file(task), _MOST_OUTPUT)
 
 
 def shell_command(batch: Batch, variable: str) -> str:
-    """Return the command of a batch for a POSIX shell.
-
-    Args:
-        batch: The batch.
-        variable: Shell expression with the number of the task, such as ``$task``.
-    """
+    """Return the command of a batch for a POSIX shell; ``variable`` gives the number of the task, such as ``$task``."""
     return " ".join(f'"{variable}"' if word == TASK_NUMBER else shlex.quote(word) for word in batch.command)
 
 
 def tail_of(path: Path, most: int) -> str:
-    """Return the end of a text file.
-
-    Args:
-        path: The file; one that cannot be read counts as empty.
-        most: Maximum number of bytes.
-    """
+    """Return the end of a text file, at most ``most`` bytes; a file that cannot be read counts as empty."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - most))

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ import urllib3
 
 from knowledge.domain.extras import MissingExtraError, needs_extra
 from knowledge.domain.hardware import HardwareProfile
-from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus, tail_of
+from pi_runners.executors.base import Batch, EngineState, Executor, ExecutorError, RefusedError, TaskStatus, tail_of
 from pi_runners.executors.manifests import KubernetesOptions, manifests
+from pi_runners.harness.settings import parse_number_list
 
 _SECONDS = 30
 _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -35,9 +35,11 @@ class MissingClientError(MissingExtraError, RefusedError):
     """Raised when the Kubernetes client is not installed: no task runs, and the installation is wrong."""
 
 
-class KubernetesExecutor:
-    """A namespace of a cluster; see :mod:`pi_runners.executors.base` for the contract."""
+class KubernetesExecutor(Executor):
+    """A namespace of a cluster."""
 
+    name = "kubernetes"
+    options: KubernetesOptions
     sees_files = False
 
     def __init__(self, options: KubernetesOptions | None = None, hardware: HardwareProfile | None = None) -> None:
@@ -45,22 +47,20 @@ class KubernetesExecutor:
         self._hardware = hardware
 
     def check(self) -> None:
-        """Check that the client is installed and a cluster configured; see :meth:`Executor.check`."""
+        """Check that the client is installed and a cluster configured; the cluster is not asked."""
         _ = self._client
 
     def submit(self, batch: Batch) -> str:
         """Create the ConfigMap and the Job, unless they exist."""
         config, job = self.manifests(batch)
-        with self._translated_errors():
-            self._create_unless_exists(self._core.create_namespaced_config_map, config)
-            self._create_unless_exists(self._jobs.create_namespaced_job, job)
-            created = self._read_job(batch.name)
-            if created is not None:
-                # As owner of the ConfigMap, the Job takes it along when it is deleted.
-                owner = {"apiVersion": "batch/v1", "kind": "Job", "name": batch.name, "uid": created["metadata"]["uid"]}
-                self._core.patch_namespaced_config_map(
-                    batch.name, self._namespace, {"metadata": {"ownerReferences": [owner]}}, _request_timeout=_SECONDS
-                )
+        self._request(self._core.create_namespaced_config_map, body=config, ignore=_exists)
+        self._request(self._jobs.create_namespaced_job, body=job, ignore=_exists)
+        created = self._read_job(batch.name)
+        if created is not None:
+            # As owner of the ConfigMap, the Job takes it along when it is deleted.
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": batch.name, "uid": created["metadata"]["uid"]}
+            owned = {"metadata": {"ownerReferences": [owner]}}
+            self._request(self._core.patch_namespaced_config_map, name=batch.name, body=owned)
         return batch.name
 
     def manifests(self, batch: Batch) -> list[dict[str, Any]]:
@@ -68,22 +68,16 @@ class KubernetesExecutor:
         return manifests(batch, self.options, self._hardware)
 
     def find(self, batch: Batch) -> str | None:
-        """Return the name of the Job, or ``None`` if there is no such Job."""
-        with self._translated_errors():
-            return None if self._read_job(batch.name) is None else batch.name
+        return None if self._read_job(batch.name) is None else batch.name
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
-        """Return the status of every task."""
-        with self._translated_errors():
-            job = self._read_job(handle)
-            pods = self._pods(handle) if job is not None else {}
+        job = self._read_job(handle)
         if job is None:
             reason_lost = "the Job does not exist any more: it was deleted, or its time to live is over"
             return tuple(TaskStatus(task=task, state="lost", reason=reason_lost) for task in batch.tasks)
-        status = job.get("status", {})
-        completed, failed = _indexes(status.get("completedIndexes")), _indexes(status.get("failedIndexes"))
-        suspended = bool(job["spec"].get("suspend"))
-        statuses = []
+        pods, status, statuses = self._pods(handle), job.get("status", {}), []
+        completed = parse_number_list(status.get("completedIndexes") or "")
+        failed = parse_number_list(status.get("failedIndexes") or "")
         for index, task in enumerate(batch.tasks):
             pod = pods.get(index, [{}])[-1]
             state, reason = _active_state(pod)
@@ -91,7 +85,7 @@ class KubernetesExecutor:
                 state, reason = "done", ""
             elif index in failed:
                 state, reason = _failed_state(pod)
-            elif suspended:
+            elif job["spec"].get("suspend"):
                 state, reason = "cancelled", ""
             node = str(pod.get("spec", {}).get("nodeName", ""))
             statuses.append(TaskStatus(task=task, state=state, node=node, reason=reason))
@@ -101,18 +95,14 @@ class KubernetesExecutor:
         """Suspend the Job, which stops its running tasks; the output of all tasks is stored first."""
         for task in batch.tasks:
             self.output(batch, handle, task)
-        with self._translated_errors():
-            if self._read_job(handle) is not None:
-                self._jobs.patch_namespaced_job(
-                    handle, self._namespace, {"spec": {"suspend": True}}, _request_timeout=_SECONDS
-                )
+        if self._read_job(handle) is not None:
+            self._request(self._jobs.patch_namespaced_job, name=handle, body={"spec": {"suspend": True}})
 
     def output(self, batch: Batch, handle: str, task: int) -> str:
         """Return the output of a task so far, of all its pods."""
-        log_file = batch.folder / f"task-{task}.log"
-        with self._translated_errors():
-            pods = self._pods(handle).get(batch.tasks.index(task), [])
-            text = "".join(self._log(pod["metadata"]["name"]) for pod in pods)
+        log_file = batch.log_file(task)
+        pods = self._pods(handle).get(batch.tasks.index(task), [])
+        text = "".join(self._log(pod["metadata"]["name"]) for pod in pods)
         if text:
             batch.folder.mkdir(parents=True, exist_ok=True)
             log_file.write_text(text, encoding="utf-8")
@@ -122,51 +112,48 @@ class KubernetesExecutor:
         return text
 
     def _log(self, pod: str) -> str:
-        try:
-            # As bytes: the client would parse output that looks like JSON, and return its Python representation.
-            response = self._core.read_namespaced_pod_log(
-                pod, self._namespace, _preload_content=False, _request_timeout=_SECONDS
-            )
-        except self._library.client.ApiException as error:
-            if error.status in (400, 404):
-                # The pod has not started, or was deleted.
-                return ""
-            raise
-        return str(response.data.decode("utf-8", "replace"))
-
-    def _create_unless_exists(self, create: Any, manifest: dict[str, Any]) -> None:
-        try:
-            create(self._namespace, manifest, _request_timeout=_SECONDS)
-        except self._library.client.ApiException as error:
-            if error.status != 409 or "AlreadyExists" not in str(error.body):
-                raise
+        # 400 and 404: the pod has not started, or was deleted.
+        content = self._request(self._core.read_namespaced_pod_log, name=pod, ignore=lambda e: e.status in (400, 404))
+        return (content or b"").decode("utf-8", "replace")
 
     def _read_job(self, name: str) -> dict[str, Any] | None:
-        try:
-            response = self._jobs.read_namespaced_job(
-                name, self._namespace, _preload_content=False, _request_timeout=_SECONDS
-            )
-        except self._library.client.ApiException as error:
-            if error.status == 404 and _kind(error) != "namespaces":
-                return None
-            raise
-        job: dict[str, Any] = json.loads(response.data)
-        return job
+        content = self._request(self._jobs.read_namespaced_job, name=name, ignore=_is_absent)
+        return None if content is None else dict(json.loads(content))
 
     def _pods(self, job: str) -> dict[int, list[dict[str, Any]]]:
         """Return the pods of a Job by completion index, oldest first."""
-        response = self._core.list_namespaced_pod(
-            self._namespace,
-            label_selector=f"batch.kubernetes.io/job-name={job}",
-            _preload_content=False,
-            _request_timeout=_SECONDS,
-        )
+        content = self._request(self._core.list_namespaced_pod, label_selector=f"batch.kubernetes.io/job-name={job}")
         pods: dict[int, list[dict[str, Any]]] = {}
-        for pod in sorted(json.loads(response.data)["items"], key=lambda p: str(p["metadata"]["creationTimestamp"])):
+        for pod in sorted(json.loads(content or b"")["items"], key=lambda p: str(p["metadata"]["creationTimestamp"])):
             index = pod["metadata"].get("annotations", {}).get(_INDEX)
             if index is not None:
                 pods.setdefault(int(index), []).append(pod)
         return pods
+
+    def _request(
+        self, operation: Any, *, ignore: Callable[[Any], bool] = lambda _: False, **arguments: Any
+    ) -> bytes | None:
+        """Return the answer to an operation of the API; ``None`` after an error that ``ignore`` accepts.
+
+        Raises:
+            RefusedError: If the API rejects the request.
+            ExecutorError: If it cannot be reached, or fails.
+        """
+        try:
+            # As bytes: the client would parse output that looks like JSON, and return its Python representation.
+            response = operation(
+                namespace=self._namespace, _preload_content=False, _request_timeout=_SECONDS, **arguments
+            )
+            return bytes(response.data)
+        except self._library.client.ApiException as error:
+            if ignore(error):
+                return None
+            raise _error_from(error, self._namespace) from None
+        except urllib3.exceptions.HTTPError as error:
+            raise ExecutorError(
+                f"the cluster's API cannot be reached: {' '.join(str(error).split())[-300:]}",
+                hint="submitted tasks continue; repeat the command when the API is reachable again",
+            ) from None
 
     @cached_property
     def _library(self) -> Any:
@@ -218,33 +205,25 @@ class KubernetesExecutor:
         context = next((c for c in contexts if c["name"] == self.options.context), active)
         return str(context["context"].get("namespace", "default"))
 
-    @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
-        """Replace exceptions of the client by errors with one sentence."""
-        self._client  # noqa: B018 - reports a missing client before its exceptions are imported
-        try:
-            yield
-        except self._library.client.ApiException as error:
-            raise _error_from(error, self._namespace) from None
-        except urllib3.exceptions.HTTPError as error:
-            raise ExecutorError(
-                f"the cluster's API cannot be reached: {' '.join(str(error).split())[-300:]}",
-                hint="submitted tasks continue; repeat the command when the API is reachable again",
-            ) from None
+
+def _exists(error: Any) -> bool:
+    return bool(error.status == 409 and "AlreadyExists" in str(error.body))
 
 
-def _kind(error: Any) -> str:
+def _is_absent(error: Any) -> bool:
+    return bool(error.status == 404 and (_content_of(error).get("details") or {}).get("kind") != "namespaces")
+
+
+def _content_of(error: Any) -> dict[str, Any]:
+    """Return the document that describes an error of the API; empty if the answer came from another program."""
     try:
-        return str(json.loads(error.body)["details"]["kind"])
-    except (TypeError, ValueError, KeyError):
-        return ""
+        return dict(json.loads(error.body))
+    except (TypeError, ValueError):
+        return {}
 
 
 def _error_from(error: Any, namespace: str) -> ExecutorError:
-    try:
-        cause = str(json.loads(error.body)["message"])
-    except (TypeError, ValueError, KeyError):
-        cause = str(error.reason)
+    cause = str(_content_of(error).get("message", error.reason))
     if error.status == 429 or error.status >= 500:
         return ExecutorError(
             f"the cluster's API failed with status {error.status}: {cause}",
@@ -262,17 +241,7 @@ def _error_from(error: Any, namespace: str) -> ExecutorError:
     return RefusedError(f"Kubernetes rejects the request: {cause}", hint=hint)
 
 
-def _indexes(text: str | None) -> set[int]:
-    """Return the indexes in a list such as ``1,3-5``, the format of a Job's status."""
-    indexes: set[int] = set()
-    for part in (text or "").split(","):
-        first, _, last = part.partition("-")
-        if first:
-            indexes.update(range(int(first), int(last or first) + 1))
-    return indexes
-
-
-def _active_state(pod: dict[str, Any]) -> tuple[State, str]:
+def _active_state(pod: dict[str, Any]) -> tuple[EngineState, str]:
     """Return the state of a pod that has not ended, and the reason if it waits."""
     status = pod.get("status", {})
     for container in status.get("containerStatuses", ()):
@@ -285,7 +254,7 @@ def _active_state(pod: dict[str, Any]) -> tuple[State, str]:
     return ("running" if status.get("phase") == "Running" else "queued"), ""
 
 
-def _failed_state(pod: dict[str, Any]) -> tuple[State, str]:
+def _failed_state(pod: dict[str, Any]) -> tuple[EngineState, str]:
     """Return the final state of a failed pod, and the reason."""
     status = pod.get("status", {})
     if status.get("reason") == "DeadlineExceeded":

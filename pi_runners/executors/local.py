@@ -8,38 +8,53 @@ since the system reuses them.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import psutil
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.shared_files import lock_file
-from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus, tail_of
-from pi_runners.executors.supervisor import OUTPUT, STATUS, write_document
+from knowledge.domain.shared_files import lock_file, read_document
+from pi_runners.executors.base import Batch, Executor, ExecutorError, RefusedError, TaskStatus
+from pi_runners.executors.supervisor import STATUS, write_document
 
-_MOST_OUTPUT = 64 * 1024 * 1024
 _GRACE_SECONDS = 5.0
 _PATIENCE_SECONDS = 10.0
 
 
-class LocalExecutor:
-    """This machine; see :mod:`pi_runners.executors.base` for the contract."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions:
+    """Options of the executor that runs tasks on this machine.
 
-    sees_files = True
+    Attributes:
+        environments: Directory in which environments are built; the tasks share it. By default in the user's cache.
+    """
+
+    environments: str = ""
+
+
+class LocalExecutor(Executor):
+    """This machine."""
+
+    name = "local"
+    options: LocalOptions
+    poll_seconds = 0.3
+    cancel_on_interrupt = True
+
+    def __init__(self, options: LocalOptions | None = None) -> None:
+        self.options = options or LocalOptions()
 
     def check(self) -> None:
-        """Do nothing: this machine is always there; see :meth:`Executor.check`."""
+        """Do nothing: this machine is always there."""
 
     def submit(self, batch: Batch) -> str:
-        """Start a supervisor, unless the batch was submitted before."""
         folder = batch.folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -70,25 +85,22 @@ class LocalExecutor:
         return batch.name
 
     def find(self, batch: Batch) -> str | None:
-        """Return the handle of the batch if it was submitted."""
         return batch.name if (batch.folder / "batch.json").exists() else None
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
-        """Return the status of every task."""
         with _lock(batch.folder) as lock:
             alive = lock is None
             # If the lock was free, no task starts or ends while the documents are read: only its holder writes them.
-            documents = {task: _read(batch.folder / STATUS.format(task=task)) for task in batch.tasks}
+            documents = {task: read_document(batch.folder / STATUS.format(task=task)) for task in batch.tasks}
         return tuple(_status(task, documents[task], alive=alive) for task in batch.tasks)
 
     def cancel(self, batch: Batch, handle: str) -> None:
-        """Stop every task that is not in a final state."""
         folder = batch.folder
         (folder / "cancelled").touch()
         status_files = [STATUS.format(task=task) for task in batch.tasks]
         # SIGTERM first: after SIGKILL, a process cannot report that it was cancelled.
         for name in status_files:
-            _signal(_read(folder / name), signal.SIGTERM)
+            _signal(read_document(folder / name), signal.SIGTERM)
         start = time.monotonic()
         while True:
             with _lock(folder) as lock:
@@ -97,7 +109,7 @@ class LocalExecutor:
                     return
             if time.monotonic() > start + _GRACE_SECONDS:
                 for name in ("supervisor.json", *status_files):
-                    _signal(_read(folder / name), signal.SIGKILL)
+                    _signal(read_document(folder / name), signal.SIGKILL)
             if time.monotonic() > start + _GRACE_SECONDS + _PATIENCE_SECONDS:
                 raise ExecutorError(
                     f"batch `{batch.name}` cannot be stopped: one of its processes does not react to SIGKILL",
@@ -105,14 +117,10 @@ class LocalExecutor:
                 )
             time.sleep(0.05)
 
-    def output(self, batch: Batch, handle: str, task: int) -> str:
-        """Return the output of a task so far."""
-        return tail_of(batch.folder / OUTPUT.format(task=task), _MOST_OUTPUT)
-
     def _mark_cancelled(self, batch: Batch) -> None:
         for task in batch.tasks:
             path = batch.folder / STATUS.format(task=task)
-            if not _read(path).get("final"):
+            if not read_document(path).get("final"):
                 write_document(path, {"state": "cancelled", "final": True})
 
 
@@ -125,14 +133,6 @@ def _lock(folder: Path) -> Iterator[IO[str] | None]:
         raise ExecutorError(f"`{folder}` cannot be written: {error.strerror}") from None
     with file or contextlib.nullcontext() as lock:
         yield lock
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return document
 
 
 def _status(task: int, document: dict[str, Any], *, alive: bool) -> TaskStatus:

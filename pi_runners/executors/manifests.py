@@ -9,12 +9,15 @@ feature discovery (https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gp
 from __future__ import annotations
 
 import base64
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.shared_files import write_atomically
 from pi_runners.executors.base import Batch, RefusedError, shell_command
 
 INPUTS = "/campaign"
@@ -22,10 +25,8 @@ INPUTS = "/campaign"
 SCRATCH = "/scratch"
 """The only writable directory in the container."""
 _MAX_INPUT_BYTES = 1_000_000
-_WRONG_INPUT = 2
-"""Exit status of tasks that would fail again in the same way; see the exit codes of the command line."""
+_TEMPLATE = Path(__file__).with_name("job.yaml")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
-_USER = 65532
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +88,14 @@ class KubernetesOptions:
 
 
 def manifests(batch: Batch, options: KubernetesOptions, hardware: HardwareProfile | None) -> list[dict[str, Any]]:
-    """Return the manifests of a batch, in the order in which they are applied.
-
-    Args:
-        batch: The batch.
-        options: Options of the batch.
-        hardware: Hardware for which the tasks were planned; none allows any node.
+    """Return the manifests of a batch for planned hardware, or any node, in the order in which they are applied.
 
     Raises:
         InputError: If the value of an option is not valid.
         RefusedError: If the inputs are too large for a ConfigMap, or the command is not valid UTF-8.
     """
+    import yaml
+
     labels = {
         "app.kubernetes.io/name": "seshat",
         "app.kubernetes.io/component": "runner",
@@ -106,15 +104,21 @@ def manifests(batch: Batch, options: KubernetesOptions, hardware: HardwareProfil
     metadata: dict[str, Any] = {"name": batch.name, "labels": labels}
     if options.namespace:
         metadata["namespace"] = options.namespace
-    return [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": _inputs(batch.inputs)},
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": metadata,
-            "spec": _job(batch, options, labels, hardware),
-        },
-    ]
+    job: dict[str, Any] = yaml.safe_load(_TEMPLATE.read_text(encoding="utf-8"))
+    job["metadata"] = metadata
+    job["spec"] |= {
+        "completions": len(batch.tasks),
+        "parallelism": min(options.at_most or len(batch.tasks), len(batch.tasks)),
+        "backoffLimitPerIndex": options.retries,
+        "maxFailedIndexes": len(batch.tasks),
+        "ttlSecondsAfterFinished": options.ttl_hours * 3600,
+    }
+    template = job["spec"]["template"]
+    template["metadata"]["labels"] = labels
+    template["spec"]["affinity"] = _affinity(options, labels, hardware)
+    _complete_pod(template["spec"], batch, options)
+    inputs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": _inputs(batch.inputs)}
+    return [inputs, job]
 
 
 def _inputs(files: tuple[Path, ...]) -> dict[str, str]:
@@ -128,53 +132,32 @@ def _inputs(files: tuple[Path, ...]) -> dict[str, str]:
     return contents
 
 
-def _job(
-    batch: Batch, options: KubernetesOptions, labels: dict[str, str], hardware: HardwareProfile | None
-) -> dict[str, Any]:
-    return {
-        "completionMode": "Indexed",
-        "completions": len(batch.tasks),
-        "parallelism": min(options.at_most or len(batch.tasks), len(batch.tasks)),
-        "backoffLimitPerIndex": options.retries,
-        "maxFailedIndexes": len(batch.tasks),
-        "podReplacementPolicy": "Failed",
-        "ttlSecondsAfterFinished": options.ttl_hours * 3600,
-        "podFailurePolicy": {
-            "rules": [
-                # A drained, preempted or lost node does not count as a failure of the task.
-                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [_WRONG_INPUT]}},
-            ]
-        },
-        "template": {"metadata": {"labels": labels}, "spec": _pod(batch, options, labels, hardware)},
-    }
-
-
-def _pod(
-    batch: Batch, options: KubernetesOptions, labels: dict[str, str], hardware: HardwareProfile | None
-) -> dict[str, Any]:
-    spec: dict[str, Any] = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "affinity": _affinity(options, labels, hardware),
-        "containers": [_container(batch, options)],
-        "volumes": [
-            {"name": "campaign", "configMap": {"name": batch.name}},
-            {"name": "scratch", "emptyDir": {"sizeLimit": options.disk}},
-            # Frameworks exchange tensors between processes there; the default of 64 MiB is too small.
-            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
-        ],
-    }
+def _complete_pod(spec: dict[str, Any], batch: Batch, options: KubernetesOptions) -> None:
+    """Complete the specification of a pod by what depends on the batch and its options."""
+    (container,) = spec["containers"]
+    inputs, scratch, _ = spec["volumes"]
+    inputs["configMap"]["name"] = batch.name
+    scratch["emptyDir"]["sizeLimit"] = options.disk
     if options.uv_cache_claim:
         spec["volumes"].append({"name": "uv-cache", "persistentVolumeClaim": {"claimName": options.uv_cache_claim}})
+        container["volumeMounts"].append({"name": "uv-cache", "mountPath": "/uv-cache"})
+    resources = {
+        "cpu": options.cpus,
+        "memory": options.memory if batch.memory_bytes is None else f"{int(batch.memory_bytes)}",
+        **({"nvidia.com/gpu": str(options.gpus)} if options.gpus else {}),
+    }
+    # Completion index n runs the n-th task.
+    script = (
+        "i=0; for task in $TASKS; do [ $i -eq $JOB_COMPLETION_INDEX ] && break; i=$((i + 1)); done; "
+        f"exec {shell_command(batch, '$task')}"
+    )
+    container |= {
+        "image": options.image,
+        "imagePullPolicy": options.pull_policy,
+        "command": ["/bin/sh", "-c", _escaped(script)],
+        "env": _environment(batch, options),
+        "resources": {"requests": resources, "limits": resources},
+    }
     keys = [key for key in options.tolerations.split(",") if key] + (["nvidia.com/gpu"] if options.gpus else [])
     optional = {
         "activeDeadlineSeconds": options.minutes * 60 or (batch.seconds and int(batch.seconds)),
@@ -185,7 +168,24 @@ def _pod(
         "priorityClassName": options.priority_class,
         "runtimeClassName": options.runtime_class,
     }
-    return spec | {name: value for name, value in optional.items() if value}
+    spec |= {name: value for name, value in optional.items() if value}
+
+
+def _environment(batch: Batch, options: KubernetesOptions) -> list[dict[str, Any]]:
+    values = {
+        "TASKS": " ".join(map(str, batch.tasks)),
+        "HOME": SCRATCH,
+        "TMPDIR": SCRATCH,
+        "XDG_CACHE_HOME": f"{SCRATCH}/cache",
+        "UV_CACHE_DIR": "/uv-cache" if options.uv_cache_claim else f"{SCRATCH}/uv-cache",
+    }
+    sources: dict[str, Any] = {"SESHAT_NODE": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    if options.token_secret:
+        sources["ADVISOR_TOKEN"] = {"secretKeyRef": {"name": options.token_secret, "key": "token"}}
+    return [
+        *({"name": name, "value": value} for name, value in values.items()),
+        *({"name": name, "valueFrom": source} for name, source in sources.items()),
+    ]
 
 
 def _labels(text: str) -> dict[str, str]:
@@ -218,78 +218,22 @@ def _escaped(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _container(batch: Batch, options: KubernetesOptions) -> dict[str, Any]:
-    memory = f"{int(batch.memory_bytes)}" if batch.memory_bytes is not None else options.memory
-    resources = {
-        "cpu": options.cpus,
-        "memory": memory,
-        **({"nvidia.com/gpu": str(options.gpus)} if options.gpus else {}),
-    }
-    # Completion index n runs the n-th task.
-    script = (
-        "i=0; for task in $TASKS; do [ $i -eq $JOB_COMPLETION_INDEX ] && break; i=$((i + 1)); done; "
-        f"exec {shell_command(batch, '$task')}"
-    )
-    environment: list[dict[str, Any]] = [
-        {"name": "TASKS", "value": " ".join(map(str, batch.tasks))},
-        {"name": "HOME", "value": SCRATCH},
-        {"name": "TMPDIR", "value": SCRATCH},
-        {"name": "XDG_CACHE_HOME", "value": f"{SCRATCH}/cache"},
-        {"name": "UV_CACHE_DIR", "value": "/uv-cache" if options.uv_cache_claim else f"{SCRATCH}/uv-cache"},
-        {"name": "SESHAT_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-    ]
-    if options.token_secret:
-        reference = {"name": options.token_secret, "key": "token"}
-        environment.append({"name": "ADVISOR_TOKEN", "valueFrom": {"secretKeyRef": reference}})
-    mounts = [
-        {"name": "campaign", "mountPath": INPUTS, "readOnly": True},
-        {"name": "scratch", "mountPath": SCRATCH},
-        {"name": "shared-memory", "mountPath": "/dev/shm"},
-    ]
-    if options.uv_cache_claim:
-        mounts.append({"name": "uv-cache", "mountPath": "/uv-cache"})
-    return {
-        "name": "runner",
-        "image": options.image,
-        "imagePullPolicy": options.pull_policy,
-        "command": ["/bin/sh", "-c", _escaped(script)],
-        "workingDir": SCRATCH,
-        "env": environment,
-        # Requests equal limits, so the pod has the class Guaranteed; under the kubelet's static policy, whole
-        # processors are then reserved for it.
-        "resources": {"requests": resources, "limits": resources},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": mounts,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-    }
-
-
 def _affinity(options: KubernetesOptions, labels: dict[str, str], hardware: HardwareProfile | None) -> dict[str, Any]:
     """Return the affinity of a pod: nodes with the planned hardware, and no node that already measures."""
     affinity: dict[str, Any] = {}
     if hardware is not None:
-        terms = [
-            {
-                "key": "kubernetes.io/arch",
-                "operator": "In",
-                "values": [_ARCHITECTURES.get(hardware.cpu.architecture, hardware.cpu.architecture)],
-            }
-        ]
+        architecture = hardware.cpu.architecture
+        terms = [("kubernetes.io/arch", "In", _ARCHITECTURES.get(architecture, architecture))]
         if hardware.gpu is not None and hardware.gpu.capability is not None:
             major, minor = hardware.gpu.capability
-            terms += [
-                {"key": "nvidia.com/gpu.compute.major", "operator": "In", "values": [str(major)]},
-                {"key": "nvidia.com/gpu.compute.minor", "operator": "In", "values": [str(minor)]},
-            ]
+            terms.append(("nvidia.com/gpu.compute.major", "In", str(major)))
+            terms.append(("nvidia.com/gpu.compute.minor", "In", str(minor)))
         if hardware.driver is not None and hardware.driver.newest_cuda:
             major_version = int(hardware.driver.newest_cuda.partition(".")[0])
-            terms.append({"key": "nvidia.com/cuda.runtime.major", "operator": "Gt", "values": [str(major_version - 1)]})
+            terms.append(("nvidia.com/cuda.runtime.major", "Gt", str(major_version - 1)))
+        expressions = [{"key": key, "operator": operator, "values": [value]} for key, operator, value in terms]
         affinity["nodeAffinity"] = {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": terms}]}
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
         }
     if options.exclusive:
         runner_labels = {name: labels[name] for name in ("app.kubernetes.io/name", "app.kubernetes.io/component")}
@@ -299,3 +243,25 @@ def _affinity(options: KubernetesOptions, labels: dict[str, str], hardware: Hard
             ]
         }
     return affinity
+
+
+def write_manifests(folder: Path, manifests: Iterable[Mapping[str, Any]]) -> None:
+    """Write each manifest to a file of a new directory that is named after its kind, and a kustomization.
+
+    Raises:
+        InputError: If the directory cannot be written.
+    """
+    import yaml
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"`{folder}` cannot be written: {error.strerror}") from None
+    names = []
+    for manifest in manifests:
+        names.append(f"{manifest['kind'].lower()}.yaml")
+        # Through JSON, so that YAML repeats equal values instead of writing references.
+        plain = json.loads(json.dumps(manifest))
+        write_atomically(folder / names[-1], yaml.safe_dump(plain, sort_keys=False, width=10_000))
+    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names}
+    write_atomically(folder / "kustomization.yaml", yaml.safe_dump(kustomization, sort_keys=False))

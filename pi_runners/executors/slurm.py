@@ -21,39 +21,34 @@ from typing import ClassVar
 
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
-from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus, shell_command, tail_of
+from pi_runners.executors.base import (
+    Batch,
+    EngineState,
+    Executor,
+    ExecutorError,
+    RefusedError,
+    TaskStatus,
+    shell_command,
+    tail_of,
+)
 
-_MOST_OUTPUT = 64 * 1024 * 1024
 _SECONDS = 60
 _MEMORY = re.compile(r"exceeded memory limit[^,\n]*|oom[-_]kill[^\n]*|Out Of Memory", re.IGNORECASE)
 _INDEX = "${SLURM_ARRAY_TASK_ID}"
+_SAME_NAMES = ("partition", "account", "qos", "constraint", "gres", "nodelist", "exclude")
+"""Options that are options of ``sbatch``, too."""
 
-_STATES: dict[str, State] = {
-    "PENDING": "queued",
-    "CONFIGURING": "queued",
-    "REQUEUED": "queued",
-    "REQUEUE_FED": "queued",
-    "REQUEUE_HOLD": "queued",
-    "SPECIAL_EXIT": "queued",
-    "RESV_DEL_HOLD": "queued",
-    "RUNNING": "running",
-    "COMPLETING": "running",
-    "SUSPENDED": "running",
-    "STOPPED": "running",
-    "SIGNALING": "running",
-    "STAGE_OUT": "running",
-    "RESIZING": "running",
-    "COMPLETED": "done",
-    "FAILED": "failed",
-    "TIMEOUT": "timed-out",
-    "DEADLINE": "timed-out",
-    "OUT_OF_MEMORY": "out-of-memory",
-    "CANCELLED": "cancelled",
-    "REVOKED": "cancelled",
-    "NODE_FAIL": "lost",
-    "BOOT_FAIL": "lost",
-    "PREEMPTED": "lost",
+_STATES: dict[str, EngineState] = {
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"), "queued"),
+    **dict.fromkeys(("SPECIAL_EXIT", "RESV_DEL_HOLD"), "queued"),
+    **dict.fromkeys(("COMPLETED",), "done"),
+    **dict.fromkeys(("FAILED",), "failed"),
+    **dict.fromkeys(("TIMEOUT", "DEADLINE"), "timed-out"),
+    **dict.fromkeys(("OUT_OF_MEMORY",), "out-of-memory"),
+    **dict.fromkeys(("CANCELLED", "REVOKED"), "cancelled"),
+    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL", "PREEMPTED"), "lost"),
 }
+"""States by their names in Slurm; the others, such as ``COMPLETING`` and ``SUSPENDED``, are ``running``."""
 
 # Patterns in the error messages of sbatch, each with a hint for the user.
 _REFUSALS = (
@@ -123,21 +118,19 @@ class SlurmOptions:
     setup: str = ""
 
 
-class SlurmExecutor:
-    """A Slurm cluster; see :mod:`pi_runners.executors.base` for the contract."""
+class SlurmExecutor(Executor):
+    """A Slurm cluster."""
 
-    sees_files = True
+    name = "slurm"
 
     def __init__(self, options: SlurmOptions | None = None) -> None:
         self.options = options or SlurmOptions()
 
     def check(self) -> None:
-        """Check that Slurm is installed and its controller answers; see :meth:`Executor.check`."""
         _require("sbatch")
         _run("sinfo", "--noheader")
 
     def submit(self, batch: Batch) -> str:
-        """Submit a job array, unless the cluster has one of the same name."""
         if existing := self.find(batch):
             return existing
         try:
@@ -156,32 +149,20 @@ class SlurmExecutor:
         return handle
 
     def find(self, batch: Batch) -> str | None:
-        """Return the number of the job array of this name, or ``None`` if the cluster has no such array."""
         numbers = _run("squeue", "--noheader", "--states=all", "--me", f"--name={batch.name}", "--format=%F").split()
         return numbers[0] if numbers else None
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
-        """Return the status of every task."""
         statuses = self._queue_statuses(batch, handle)
         return tuple(
             _with_memory_cause(batch, statuses.get(task) or self._status_from_file(batch, task)) for task in batch.tasks
         )
 
     def cancel(self, batch: Batch, handle: str) -> None:
-        """Stop every task that is not in a final state."""
         # The folder is absent if the array was found by its name.
         batch.folder.mkdir(parents=True, exist_ok=True)
         (batch.folder / "cancelled").touch()
-        try:
-            _run("scancel", f"--name={batch.name}", handle)
-        except ExecutorError as error:
-            # The cluster has forgotten the array: there is nothing to cancel.
-            if "invalid job id" not in error.message.lower():
-                raise
-
-    def output(self, batch: Batch, handle: str, task: int) -> str:
-        """Return the output of a task so far."""
-        return tail_of(batch.folder / f"task-{task}.log", _MOST_OUTPUT)
+        _run("scancel", f"--name={batch.name}", handle)
 
     def arguments(self, batch: Batch) -> list[str]:
         """Return the options of ``sbatch`` for a job array.
@@ -192,21 +173,17 @@ class SlurmExecutor:
             InputError: If ``sbatch`` does not support the name of the directory.
         """
         o = self.options
+        # In this pattern, `%` starts a field, and a backslash makes sbatch ignore the fields.
+        folder = _supported(batch.folder, "\\", "a backslash", "sbatch").replace("%", "%%")
         tasks = ",".join(map(str, batch.tasks)) + (f"%{o.at_most}" if o.at_most else "")
         minutes = o.minutes or (batch.seconds is not None and max(1, -(-int(batch.seconds) // 60)))
         memory = o.memory or (batch.memory_bytes is not None and f"{int(batch.memory_bytes // 1_000_000)}M")
         values = {
             "job-name": batch.name,
             "array": tasks,
-            "output": f"{_file_pattern(batch)}/task-%a.log",
+            "output": f"{folder}/task-%a.log",
             "open-mode": "append",
-            "partition": o.partition,
-            "account": o.account,
-            "qos": o.qos,
-            "constraint": o.constraint,
-            "gres": o.gres,
-            "nodelist": o.nodelist,
-            "exclude": o.exclude,
+            **{name: getattr(o, name) for name in _SAME_NAMES},
             "cpus-per-task": o.cpus,
             "mem": memory,
             "time": minutes,
@@ -241,12 +218,12 @@ class SlurmExecutor:
         o = self.options
         words = ["srun", "--ntasks=1"]
         # Since Slurm 22.05, a step does not inherit the number of processors of its job.
-        words += [f"--cpus-per-task={o.cpus}"] if o.cpus else []
-        words += [f"--cpu-bind={o.cpu_bind}"] if o.cpu_bind else []
-        words += [f"--mem-bind={o.mem_bind}"] if o.mem_bind else []
+        bindings = {"cpus-per-task": o.cpus, "cpu-bind": o.cpu_bind, "mem-bind": o.mem_bind}
+        words += [f"--{name}={value}" for name, value in bindings.items() if value]
         if o.container_image:
-            mounts = [_container_mount(batch.home), *([o.container_mounts] if o.container_mounts else [])]
-            words += [f"--container-image={o.container_image}", f"--container-mounts={','.join(mounts)}"]
+            home = _supported(batch.home, ":,", "a colon or a comma", "`--container-mounts`")
+            mounts = ",".join(filter(None, (f"{home}:{home}", o.container_mounts)))
+            words += [f"--container-image={o.container_image}", f"--container-mounts={mounts}"]
         return f"{shlex.join(words)} -- {shell_command(batch, _INDEX)}"
 
     def _queue_statuses(self, batch: Batch, handle: str) -> dict[int, TaskStatus]:
@@ -256,13 +233,8 @@ class SlurmExecutor:
         alone may belong to another batch.
         """
         selection = (f"--jobs={handle}", f"--name={batch.name}")
-        try:
-            lines = _run("squeue", "--noheader", "--states=all", "--array", *selection, "--format=%K|%T|%N|%r")
-        except ExecutorError as error:
-            if "invalid job id" in error.message.lower():
-                return {}
-            raise
         statuses = {}
+        lines = _run("squeue", "--noheader", "--states=all", "--array", *selection, "--format=%K|%T|%N|%r")
         for line in lines_of(lines):
             task, state, node, reason = line.split("|", 3)
             if task.isdigit():
@@ -289,43 +261,21 @@ class SlurmExecutor:
 
 
 def _with_memory_cause(batch: Batch, status: TaskStatus) -> TaskStatus:
-    """Return ``out-of-memory`` instead of ``failed`` for a task that was killed at its memory limit.
-
-    Without control groups, Slurm reports the reason only in the output of the task.
-    """
+    """Return ``out-of-memory`` for a failed task whose output says so: without control groups, only that says it."""
     if status.state != "failed":
         return status
-    match = _MEMORY.search(tail_of(batch.folder / f"task-{status.task}.log", 4000))
+    match = _MEMORY.search(tail_of(batch.log_file(status.task), 4000))
     return replace(status, state="out-of-memory", reason=match[0]) if match else status
 
 
-def _file_pattern(batch: Batch) -> str:
-    """Return the batch's directory as a file name pattern of sbatch, in which ``%`` starts a field.
-
-    Raises:
-        InputError: If it contains a backslash, which makes sbatch ignore the fields.
-    """
-    text = str(batch.folder)
-    if "\\" in text:
+def _supported(path: Path, characters: str, name: str, program: str) -> str:
+    """Return a path as text; refuse one with a character that a program does not support."""
+    if any(character in str(path) for character in characters):
         raise InputError(
-            f"`{text}` contains a backslash, which sbatch does not support in a path",
+            f"`{path}` contains {name}, which {program} does not support in a path",
             hint="choose another directory with `--home`",
         )
-    return text.replace("%", "%%")
-
-
-def _container_mount(folder: Path) -> str:
-    """Return the ``--container-mounts`` entry that mounts a directory at the same path in the container.
-
-    Raises:
-        InputError: If the path contains a separator of that option.
-    """
-    if re.search("[:,]", str(folder)):
-        raise InputError(
-            f"`{folder}` contains a colon or a comma, which `--container-mounts` does not support in a path",
-            hint="choose another directory with `--home`",
-        )
-    return f"{folder}:{folder}"
+    return str(path)
 
 
 def _require(program: str) -> None:
@@ -337,7 +287,7 @@ def _require(program: str) -> None:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """Run one of Slurm's programs and return its standard output.
+    """Run one of Slurm's programs and return its standard output; empty if the cluster has forgotten the job.
 
     Raises:
         RefusedError: If the program is not installed or rejects the request.
@@ -363,7 +313,7 @@ def _run(program: str, *arguments: str) -> str:
             f"Slurm does not answer: `{program}` printed nothing in {_SECONDS} seconds{detail}",
             hint="submitted tasks continue; repeat the command when the controller is reachable again",
         ) from None
-    if process.returncode:
+    if process.returncode and "invalid job id" not in process.stderr.lower():
         raise _error_from(program, process.stderr)
     return process.stdout
 

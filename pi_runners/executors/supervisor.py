@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 
 from knowledge.domain.shared_files import write_atomically
-from pi_runners.execution.telemetry import Sampler
+from pi_runners.execution.subprocess_runner import wait_for_end
+from pi_runners.executors.base import LOG
 
 STATUS = "task-{task}.json"
-OUTPUT = "task-{task}.log"
 
 
 def supervise(folder: Path, lock: int) -> None:
@@ -37,7 +37,7 @@ def supervise(folder: Path, lock: int) -> None:
 
 def _run(folder: Path, task: int, command: list[str], batch: dict[str, Any], lock: int) -> None:
     status = folder / STATUS.format(task=task)
-    with (folder / OUTPUT.format(task=task)).open("ab") as output:
+    with (folder / LOG.format(task=task)).open("ab") as output:
         try:
             process = subprocess.Popen(
                 command,
@@ -52,35 +52,20 @@ def _run(folder: Path, task: int, command: list[str], batch: dict[str, Any], loc
             write_document(status, {"state": "failed", "reason": f"{command[0]}: {error.strerror}", "final": True})
             return
         write_document(status, {"state": "running", **_identity(process.pid)})
-        timed_out = False
-        with Sampler(process.pid, memory_limit_bytes=batch["memory_bytes"], stop=lambda: _kill(process.pid)) as sampler:
-            try:
-                process.wait(timeout=batch["seconds"])
-            except subprocess.TimeoutExpired:
-                timed_out = True
-            finally:
-                _kill(process.pid)
-                process.wait()
-    if sampler.exceeded:
+        ending, _ = wait_for_end(process, batch["seconds"], batch["memory_bytes"])
+    if ending == "memory":
         state, reason = "out-of-memory", f"killed above {batch['memory_bytes']:.3g} bytes"
-    elif timed_out:
+    elif ending == "time":
         state, reason = "timed-out", f"killed after {batch['seconds']:g} seconds"
     elif process.returncode == 0:
         state, reason = "done", ""
     elif (folder / "cancelled").exists():
         state, reason = "cancelled", ""
+    elif process.returncode > 0:
+        state, reason = "failed", f"exit status {process.returncode}"
     else:
-        state, reason = "failed", _exit_reason(process.returncode)
+        state, reason = "failed", f"killed by {signal.Signals(-process.returncode).name}"
     write_document(status, {"state": state, "reason": reason, "final": True})
-
-
-def _exit_reason(code: int) -> str:
-    return f"exit status {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
-
-
-def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
 
 
 def _identity(pid: int) -> dict[str, Any]:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 Parameters = Dict[str, Any]
 Array = Any
 """Array of a framework, or a symbol for an array while a graph is traced."""
+
+Arrays = Sequence[Array]
+Function = Callable[..., Array]
+"""Function of a backend and arrays."""
+Call = Callable[[], Any]
+Crop = Tuple[int, int, bool]
+"""Top and left of a crop of an image, and whether to flip it horizontally."""
+Scale = Tuple[float, float]
+"""Factor and summand of a colour."""
 
 LEARNING_RATE = 0.01
 
@@ -25,7 +34,15 @@ class FrameworkAbilities(Protocol):
 
     @property
     def abilities(self) -> FrozenSet[str]:
-        """What indicators may need of it."""
+        """What indicators may need of it, such as ``backward`` or the operation ``matmul``."""
+
+    @property
+    def algorithms(self) -> Mapping[str, str]:
+        """How it computes an operation for which it has no function of its own."""
+
+    @property
+    def extra_copies(self) -> Mapping[str, float]:
+        """Further arrays in memory, as multiples of ``backward_images`` or ``model_weights``."""
 
 
 class Parameter(NamedTuple):
@@ -65,7 +82,7 @@ class Trial(NamedTuple):
         tolerance: Maximum accepted relative error.
     """
 
-    run: Callable[[], Any]
+    run: Call
     check: Callable[[Any], float]
     tolerance: float
 
@@ -185,36 +202,34 @@ class Backend:
 
     # Ways to run a function of (backend, *arrays)
 
-    def compile(
-        self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
-    ) -> Callable[[], Any]:
+    def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
         """Return a call of ``function(backend, *arrays, *weights)`` that is compiled as users of the framework do it.
 
-        Args:
-            function: The function.
-            arrays: Its inputs.
-            weights: Constant inputs, which a framework may fold into a model for inference.
+        The weights are constant: a framework may fold them into a model for inference.
         """
         operands = (*arrays, *weights)
         return lambda: function(self, *operands)
 
-    def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+    def require_compilation(self) -> None:
+        """Refuse settings under which :meth:`compile` does not compile.
+
+        Raises:
+            Unsupported: If there is one.
+        """
+
+    def run_eagerly(self, function: Function, arrays: Arrays) -> Call:
         """Return a call of ``function(backend, *arrays)`` in which Python runs every operation, without compilation."""
         return lambda: function(self, *arrays)
 
-    def pullback(
-        self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
-    ) -> Callable[[], Sequence[Array]]:
+    def pullback(self, function: Function, arrays: Arrays, cotangent: Array) -> Call:
         """Return a call that computes the gradients of all arrays from the gradient of the result."""
         raise self._lacks("backward pass")
 
-    def train(
-        self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
-    ) -> "Training":
+    def train(self, loss: Function, weights: Arrays, batch: Arrays, rate: float = LEARNING_RATE) -> "Training":
         """Return a training of ``weights`` by gradient descent on ``loss(backend, weights, *batch)``."""
         raise self._lacks("training")
 
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
         """Build a whole model from the framework's own layers.
 
         Args:
@@ -234,7 +249,7 @@ class Backend:
 
     # Transfers
 
-    def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
+    def to_device(self, raw: bytes) -> Tuple[Call, Call]:
         """Return two calls: copy ``raw`` from host to device and back, through page-locked memory if possible."""
         raise self._lacks("transfers: its arrays are in main memory")
 
@@ -245,13 +260,8 @@ class Backend:
         raise self._lacks("JPEG files")
 
     def decode_images(
-        self,
-        files: Sequence[bytes],
-        size: int,
-        crops: Sequence[Tuple[int, int, bool]],
-        crop_size: int,
-        scale: Sequence[Tuple[float, float]],
-    ) -> Callable[[], Array]:
+        self, files: Sequence[bytes], size: int, crops: Sequence[Crop], crop_size: int, scale: Sequence[Scale]
+    ) -> Call:
         """Return a call that prepares images (images, crop_size, crop_size, 3) in float32 from JPEG files.
 
         Args:
@@ -263,9 +273,7 @@ class Backend:
         """
         raise self._lacks("JPEG files")
 
-    def load_batches(
-        self, raw: bytes, shape: Sequence[int], batch: int, workers: int
-    ) -> Callable[[], Tuple[int, float]]:
+    def load_batches(self, raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Call:
         """Return a call that reads one epoch of shuffled batches of images, normalised from bytes to -1..1.
 
         Args:
@@ -282,9 +290,7 @@ class Backend:
     def tokenise(self, texts: Sequence[str], vocabulary: Sequence[str]) -> Callable[[], List[List[int]]]:
         """Return a call that splits lower-case texts by WordPiece, and returns the places of pieces in the vocabulary.
 
-        Args:
-            texts: The texts.
-            vocabulary: The pieces; the first one stands for unknown words.
+        The first piece of the vocabulary stands for unknown words.
         """
         raise self._lacks("tokeniser")
 
@@ -298,9 +304,7 @@ class Backend:
         """Convolution of images with filters; ``padding`` zeros are added on both sides of each spatial axis."""
         raise self._lacks("convolution")
 
-    def recurrent(
-        self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
-    ) -> Callable[..., Array]:
+    def recurrent(self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float) -> Function:
         """Return a function of ``x`` (timesteps, batch, inputs) that computes all hidden states.
 
         Args:
@@ -427,12 +431,12 @@ class Training(NamedTuple):
         weights: Returns the current weights; the next step may change them in place.
     """
 
-    step: Callable[[], Any]
+    step: Call
     loss: Callable[[Any], float]
     squared_norm: Callable[[Any], float]
-    feed: Callable[[Sequence[Array]], None]
-    evaluator: Callable[[Callable[..., Array], Sequence[Array]], Callable[[], Any]]
-    weights: Callable[[], Sequence[Array]]
+    feed: Callable[[Arrays], None]
+    evaluator: Callable[[Function, Arrays], Call]
+    weights: Callable[[], Arrays]
 
 
 def advance(

@@ -55,12 +55,7 @@ class InterpreterRecord:
     """The environments of the interpreters that a command and its children run."""
 
     def __init__(self, folder: str, project: str) -> None:
-        """Create the record.
-
-        Args:
-            folder: Directory for its files; it must not exist.
-            project: Directory of the project's copy.
-        """
+        """Create the record of commands in a copy of a project, in a folder that must not exist."""
         self._folder = folder
         self._project = os.path.join(os.path.realpath(project), "")
         self._own = os.path.realpath(sys.prefix)

@@ -14,6 +14,11 @@ from typing import Optional
 
 from pi_runners.harness.contract import Backend
 
+_MEMORY_WORDS = ("memoryerror", "outofmemory", "out of memory", "resourceexhausted", "oom when allocating")
+_UNSUPPORTED_WORDS = (
+    *("notimplemented", "not implemented", "unimplemented"),
+    *("registered kernels", "allowed values", "does not support"),
+)
 MISUSE = (AttributeError, TypeError, NameError, LookupError, AssertionError)
 """Exceptions in a backend's own frame that mean that its call does not fit the framework's version.
 
@@ -22,12 +27,7 @@ says nothing about the version's behaviour with a correct call."""
 
 
 def is_ours(error: BaseException, instruments: Optional[str] = None) -> bool:
-    """Return whether an exception comes from this program, not from the framework.
-
-    Args:
-        error: The exception, with its traceback.
-        instruments: Directory of measuring libraries, which are not part of the stack.
-    """
+    """Return whether an exception comes from this program or a library in ``instruments``, not from the framework."""
     if isinstance(error, KeyboardInterrupt):
         return True
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -58,15 +58,6 @@ def failure_class(error: BaseException) -> str:
     Many frameworks report a missing kernel only in the message of the exception.
     """
     text = "{} {}".format(type(error).__name__, error).lower()
-    memory_words = ("memoryerror", "outofmemory", "out of memory", "resourceexhausted", "oom when allocating")
-    unsupported_words = (
-        "notimplemented",
-        "not implemented",
-        "unimplemented",
-        "registered kernels",
-        "allowed values",
-        "does not support",
-    )
-    if any(word in text for word in memory_words):
+    if any(word in text for word in _MEMORY_WORDS):
         return "out-of-memory"
-    return "unsupported" if any(word in text for word in unsupported_words) else "error"
+    return "unsupported" if any(word in text for word in _UNSUPPORTED_WORDS) else "error"

@@ -40,11 +40,7 @@ _OWN_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHE
 
 
 class ProgramError(Exception):
-    """Raised when a run of the command gives no result.
-
-    Attributes:
-        status: Status of the observation.
-    """
+    """Raised when a run of the command gives no result; ``status`` is that of the observation."""
 
     def __init__(self, status: str, reason: str, output: str = "") -> None:
         # The reason is the last line, which tables print.
@@ -53,13 +49,7 @@ class ProgramError(Exception):
 
 
 class Run(NamedTuple):
-    """One run of the command.
-
-    Attributes:
-        seconds: Duration.
-        values: Texts that the pattern matched, in order.
-        output: End of what the command printed.
-    """
+    """One run of the command: what its pattern matched, in order, and the end of what it printed."""
 
     seconds: float
     values: List[str]
@@ -67,15 +57,10 @@ class Run(NamedTuple):
 
 
 def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
-    """Run the command of a request, first to warm up, then once for each sample.
+    """Run the command of a request of :class:`pi_runners.execution.benchmark.Benchmark`; return JSON-ready values.
 
-    All runs share one copy of the project, which is made in the working directory.
-
-    Args:
-        request: The request of :class:`pi_runners.execution.benchmark.Benchmark`.
-
-    Returns:
-        The result, as JSON-ready values.
+    It runs first to warm up, then once for each sample. All runs share one copy of the project, which is made in the
+    working directory.
     """
     folder = os.path.join(os.getcwd(), "project")
     shutil.copytree(request["directory"], folder, symlinks=True)
@@ -131,10 +116,6 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
 def check_foreign_environments(command: List[str], interpreters: InterpreterRecord) -> None:
     """Check that no Python of another environment may have done the work of a command.
 
-    Args:
-        command: Program and arguments.
-        interpreters: The interpreters that it has run.
-
     Raises:
         ProgramError: If one may have.
     """
@@ -150,14 +131,7 @@ def check_foreign_environments(command: List[str], interpreters: InterpreterReco
 def run_command(
     command: List[str], folder: str, variables: Dict[str, str], pattern: str, timeout_seconds: float
 ) -> Run:
-    """Run a command to its end.
-
-    Args:
-        command: Program and arguments.
-        folder: Working directory.
-        variables: Environment variables.
-        pattern: Regular expression to search for in each line of the output; empty for none.
-        timeout_seconds: Maximum duration.
+    """Run a command in a folder to its end, and search its output for a pattern unless that is empty.
 
     Raises:
         ProgramError: If the command cannot be started, exceeds the time, or ends with an error.
@@ -190,11 +164,7 @@ def run_command(
 
 
 def _wait(process: "subprocess.Popen[bytes]", reader: "_OutputReader", started: float, timeout_seconds: float) -> float:
-    """Wait for the end of a command; return its duration.
-
-    Raises:
-        ProgramError: If it exceeds the time, or ends with an error.
-    """
+    """Wait for the end of a command, and return its duration in seconds; for errors see :func:`run_command`."""
     reader.start()
     # `wait` with a time limit checks in intervals of up to 50 ms, which would be part of the duration.
     expired = threading.Event()
@@ -225,13 +195,8 @@ def _wait(process: "subprocess.Popen[bytes]", reader: "_OutputReader", started: 
 def search_output(path: str, pattern: str, seconds: float) -> List[str]:
     """Return what the group of a regular expression matches in the lines of a file, in order.
 
-    Args:
-        path: The file.
-        pattern: The regular expression.
-        seconds: Maximum duration of the search.
-
     Raises:
-        ProgramError: If the search takes too long.
+        ProgramError: If the search takes more than ``seconds``.
     """
     try:
         search = subprocess.run(
@@ -250,11 +215,7 @@ def search_output(path: str, pattern: str, seconds: float) -> List[str]:
 
 
 def environment_of(folder: str) -> Dict[str, str]:
-    """Return the variables of a command: this interpreter's programs come first, and the project can be imported.
-
-    Args:
-        folder: The copy of the project.
-    """
+    """Return the variables of a command: this interpreter's programs come first, and the project can be imported."""
     variables = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
     programs = os.path.dirname(sys.executable)
     variables["PATH"] = os.pathsep.join(filter(None, [programs, variables.get("PATH", os.defpath)]))
@@ -294,12 +255,7 @@ def read_value(run: Run, pattern: str) -> float:
 
 
 def changed_file(folder: str, hashes: Dict[str, str]) -> Optional[str]:
-    """Return the first file whose content differs from its hash, or ``None``.
-
-    Args:
-        folder: The copy of the project.
-        hashes: SHA-256 by path.
-    """
+    """Return the first file of a copy of the project whose content differs from its SHA-256, or ``None``."""
     for path, expected in sorted(hashes.items()):
         digest = hashlib.sha256()
         try:

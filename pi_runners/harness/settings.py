@@ -64,11 +64,7 @@ def huge_pages() -> str:
 
 
 def loaded_files(*names: str) -> List[str]:
-    """Return the paths of the files in this process's memory whose names contain one of some texts.
-
-    Args:
-        names: The texts.
-    """
+    """Return the paths of the files in this process's memory whose names contain one of ``names``."""
     try:
         with open("/proc/self/maps") as file:
             fields = [line.split(None, 5) for line in file]

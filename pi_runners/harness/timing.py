@@ -53,12 +53,7 @@ def rounded(seconds: List[float]) -> List[float]:
 
 
 def time_calls(run: Callable[[], Any], synchronise: Callable[[Any], None], loops: int) -> float:
-    """Return the seconds per call over some calls, including the work of the device.
-
-    Args:
-        run: Starts the computation.
-        synchronise: Waits for the device.
-        loops: Number of calls.
+    """Return the seconds per call of a computation over ``loops`` calls, including the work of the device.
 
     Raises:
         ClockError: If the clock did not advance.
@@ -81,13 +76,7 @@ def time_calls(run: Callable[[], Any], synchronise: Callable[[Any], None], loops
 
 
 def measure(run: Callable[[], Any], synchronise: Callable[[Any], None], plan: SamplingPlan) -> Timing:
-    """Warm up a computation, calibrate the number of calls in a sample, and take the samples.
-
-    Args:
-        run: Starts the computation.
-        synchronise: Waits for the device.
-        plan: Number and duration of samples, maximum duration of the warm-up.
-    """
+    """Warm up a computation, calibrate the number of calls in a sample, and take the samples."""
     return measure_stretches(lambda loops: time_calls(run, synchronise, loops), plan)
 
 
@@ -101,9 +90,7 @@ def measure_stretches(time_stretch: Callable[[int], float], plan: SamplingPlan) 
     Samples are added, up to three times the plan's number, while their quartiles differ by more than 5 %: where other
     work slows about half of the samples down, the median of a few samples jumps between two speeds.
 
-    Args:
-        time_stretch: Makes a number of calls and returns the seconds per call.
-        plan: Number and duration of samples, maximum duration of the warm-up.
+    ``time_stretch`` makes a number of calls and returns the seconds per call.
     """
     loops, spent, steady = 1, 0.0, False
     recent: List[float] = []

@@ -16,18 +16,14 @@ from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported
 from pi_runners.harness.origin import failure_class, is_ours
 from pi_runners.harness.settings import apply_settings, describe_memory
 from pi_runners.indicators import INDICATORS
+from pi_runners.indicators.processes.communication_rank import run_rank
+from pi_runners.indicators.processes.startup import start
 
 _VARIABLES = (
     *("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "TF_ENABLE_ONEDNN_OPTS", "TF_GPU_THREAD_MODE"),
-    *(
-        "ONEDNN_DEFAULT_FPMATH_MODE",
-        "KMP_AFFINITY",
-        "KMP_BLOCKTIME",
-        "TF_NUM_INTRAOP_THREADS",
-        "TF_NUM_INTEROP_THREADS",
-    ),
-    *("XLA_FLAGS", "TF_XLA_FLAGS"),
+    *("ONEDNN_DEFAULT_FPMATH_MODE", "KMP_AFFINITY", "KMP_BLOCKTIME", "TF_NUM_INTRAOP_THREADS"),
+    *("TF_NUM_INTEROP_THREADS", "XLA_FLAGS", "TF_XLA_FLAGS"),
 )
 """Environment variables that change speed."""
 
@@ -40,71 +36,35 @@ def main() -> int:
     """
     part, arguments = sys.argv[1], sys.argv[2:]
     if part == "startup":
-        from pi_runners.indicators.processes.startup import start
-
         sys.stdout.write(json.dumps(describe_end(lambda: start(*arguments))) + "\n")
     elif part == "rank":
-        from pi_runners.indicators.processes.communication_rank import run_rank
-
         run_rank(*arguments)
-    elif part == "benchmark":
-        measure_benchmark(*arguments)
     else:
-        measure_request(*arguments)
+        measure_request(part, *arguments)
     return 0
 
 
-def measure_request(request_path: str, output_path: str) -> None:
-    """Read a request, and append one result for each of its indicators to a file.
+def measure_request(part: str, request_path: str, output_path: str) -> None:
+    """Read a request, and append the results to a file.
 
     Args:
+        part: ``measure`` for one result of each indicator, ``benchmark`` for one of the command.
         request_path: Path of the request.
         output_path: Path of the results, one JSON line each.
     """
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
-    refused = _refused_setting(request)
-    with open(output_path, "a", encoding="utf-8") as output:
-        for number, entry in enumerate(request["indicators"]):
-            if refused is not None:
-                _report(output, number, lambda: {"status": "unsupported", "failure": refused})
-            else:
-                _report(output, number, functools.partial(run_indicator, request, entry))
-
-
-def _refused_setting(request: Dict[str, Any]) -> Optional[str]:
-    """Apply the settings of this process; return why one cannot be applied, or ``None``."""
+    if part == "benchmark":
+        runs = [functools.partial(run_benchmark, request)]
+    else:
+        runs = [functools.partial(run_indicator, request, entry) for entry in request["indicators"]]
     try:
         apply_settings(request["settings"], request.get("processors"))
     except Unsupported as error:
-        return str(error)
-    return None
-
-
-def measure_benchmark(request_path: str, output_path: str) -> None:
-    """Read a request, run the command that it contains, and append one result to a file.
-
-    Args:
-        request_path: Path of the request.
-        output_path: Path of the result, one JSON line.
-    """
-    from pi_runners.harness.program import measure_program
-
-    with open(request_path, encoding="utf-8") as file:
-        request = json.load(file)
-
-    refused = _refused_setting(request)
-
-    def run() -> Dict[str, Any]:
-        if refused is not None:
-            return {"status": "unsupported", "failure": refused}
-        environment = describe_process()
-        document: Dict[str, Any] = describe_end(lambda: measure_program(request))
-        document["environment"] = {**environment, **document.get("environment", {}), "load_after": load_average()}
-        return document
-
+        runs = [functools.partial(dict, status="unsupported", failure=str(error)) for _ in runs]
     with open(output_path, "a", encoding="utf-8") as output:
-        _report(output, 0, run)
+        for number, run in enumerate(runs):
+            _report(output, number, run)
 
 
 def _report(output: TextIO, number: int, run: Callable[[], Dict[str, Any]]) -> None:
@@ -120,16 +80,19 @@ def _report(output: TextIO, number: int, run: Callable[[], Dict[str, Any]]) -> N
     os.fsync(output.fileno())
 
 
+def run_benchmark(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Run the command of a request, and return the result as JSON-ready values."""
+    # Not at the top: what it imports of the standard library would be missing in the start-up time of a framework.
+    from pi_runners.harness.program import measure_program
+
+    environment = describe_process()
+    document = describe_end(lambda: measure_program(request))
+    document["environment"] = {**environment, **document.get("environment", {}), "load_after": load_average()}
+    return document
+
+
 def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, Any]:
-    """Run one indicator; a failure is a result, too.
-
-    Args:
-        request: The request.
-        entry: The request's entry of the indicator.
-
-    Returns:
-        The result, as JSON-ready values.
-    """
+    """Run one indicator of a request, and return the result as JSON-ready values; a failure is a result, too."""
     document: Dict[str, Any] = {"environment": describe_process()}
     try:
         backend = make_backend(request["backend"], entry["device"], entry["dtype"], request["settings"])
@@ -151,12 +114,7 @@ def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, A
 
 
 def describe_end(measure: Callable[[], Dict[str, Any]], instruments: Optional[str] = None) -> Dict[str, Any]:
-    """Return the result of a measurement, or its failure.
-
-    Args:
-        measure: The measurement.
-        instruments: Directory of measuring libraries, whose failures are not the framework's.
-    """
+    """Return the result of a measurement, or its failure; those of the libraries in ``instruments`` are ours."""
     try:
         return measure()
     except Unsupported as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Protocol, Tuple
 
 from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameter, Parameters, SamplingPlan, Trial
 from pi_runners.harness.timing import measure
@@ -42,6 +42,7 @@ class Indicator(ABC):
         parameters: Parameters by name.
         sets: Parameter sets by size; each has one or more cases.
         needs: Abilities that a framework needs for it: the `abilities` of its `framework.toml`.
+        operation: Operation that some frameworks compute by another algorithm: the `algorithms` there; or empty.
         devices: Devices that support it.
         dtypes: Element types that it supports.
         notes: Further sentences for its reference page.
@@ -58,7 +59,8 @@ class Indicator(ABC):
     sample = "seconds per call"
     parameters: Dict[str, Parameter] = {}  # noqa: RUF012 -- `ClassVar` would forbid what subclasses do here
     sets: Dict[str, Tuple[Parameters, ...]] = {}  # noqa: RUF012
-    needs: Tuple[str, ...] = ("operations",)
+    needs: Tuple[str, ...] = ()
+    operation = ""
     devices: Tuple[str, ...] = ("cpu", "cuda")
     dtypes: Tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
     notes: Tuple[str, ...] = ()
@@ -88,9 +90,9 @@ class Indicator(ABC):
 
     def complaints(self, parameters: Parameters) -> List[str]:
         """Return what is wrong with parameters, one message each; empty if all are valid."""
-        messages = [
-            "`{}` is not a parameter of `{}`".format(n, self.name) for n in parameters if n not in self.parameters
-        ]
+        # The user does not choose the algorithm: see `parameters_for`.
+        names = {*self.parameters, *(["algorithm"] if self.operation else [])}
+        messages = ["`{}` is not a parameter of `{}`".format(n, self.name) for n in parameters if n not in names]
         for name, parameter in self.parameters.items():
             if name in parameters:
                 complaint = parameter.complaint(parameters[name])
@@ -102,19 +104,20 @@ class Indicator(ABC):
 
     def parameters_for(self, parameters: Parameters, framework: FrameworkAbilities) -> Parameters:
         """Return parameters, with ``algorithm`` added if the framework computes in another way than others."""
-        return dict(parameters)
+        algorithm = framework.algorithms.get(self.operation)
+        return dict(parameters, **({"algorithm": algorithm} if algorithm else {}))
 
     def items(self, parameters: Parameters) -> float:
         """Return the number of items, such as images, that one call processes; 0 if there are none."""
         return 0.0
 
-    @abstractmethod
     def flops(self, parameters: Parameters) -> float:
-        """Return the floating-point operations of one call."""
+        """Return the floating-point operations of one call; 0 if only the time is measured."""
+        return 0.0
 
-    @abstractmethod
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the minimum bytes that one call moves: inputs read once, outputs written once."""
+        """Return the minimum bytes that one call moves: inputs read once, outputs written once; or 0, as above."""
+        return 0.0
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
         """Return the approximate peak memory of a run in bytes, including the interpreter and the framework.
@@ -138,6 +141,44 @@ class Indicator(ABC):
             parameters: Parameters of the indicator.
             plan: Number and duration of the samples.
         """
+
+
+class _Program(Protocol):
+    """A model or a block with parameters of its own."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parameters(self) -> Dict[str, Parameter]: ...
+
+
+class ProgramIndicator(Indicator):
+    """An indicator that runs one of several programs.
+
+    Attributes:
+        kind: What the programs are: the parameter that names one.
+        programs: The programs by name.
+    """
+
+    kind = ""
+    programs: Mapping[str, _Program] = {}
+
+    def complaints(self, parameters: Parameters) -> List[str]:
+        """Also check the parameters of the program."""
+        messages = super().complaints(parameters)
+        program = self.programs.get(parameters.get(self.kind, ""))
+        if messages or program is None:
+            return messages
+        return sorted(self.complaints_of(program, parameters))
+
+    def complaints_of(self, program: Any, parameters: Parameters) -> List[str]:
+        """Return what is wrong with the parameters of a program."""
+        of, own = "{} `{}`".format(self.kind, program.name), program.parameters
+        others = {name for other in self.programs.values() for name in other.parameters} - set(own)
+        messages = ["`{}` of {} is missing".format(name, of) for name in own if name not in parameters]
+        messages += ["`{}` is not a parameter of {}".format(name, of) for name in parameters if name in others]
+        complaints = {name: own[name].complaint(value) for name, value in parameters.items() if name in own}
+        return messages + ["`{}` {}, not `{}`".format(n, c, parameters[n]) for n, c in complaints.items() if c]
 
 
 class Operation(Indicator):

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from typing import Dict, List, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Parameter, Parameters
-from pi_runners.models.layers import Inputs, Layers
+from pi_runners.models.layers import Filters, Inputs, Layers
 from pi_runners.models.network import BATCH, Network, both
 
 _CLASSES = 10
@@ -26,6 +26,7 @@ class _Block(Network):
 class _ImageBlock(_Block):
     """A block of a convolutional network."""
 
+    classes = _CLASSES
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "size": Parameter("height and width of the input", most=4096),
@@ -38,9 +39,6 @@ class _ImageBlock(_Block):
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         return [Inputs("images", (p["batch"], self.channels(p), p["size"], p["size"]))]
 
-    def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        return int(p["batch"]), _CLASSES
-
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         x = self.block(n, n.batch_norm("entry", inputs[0]), p)
         return n.dense("classifier", n.global_mean(x), _CLASSES)
@@ -48,10 +46,6 @@ class _ImageBlock(_Block):
     @abstractmethod
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
         """Run the block."""
-
-
-def _normalised(n: Layers, name: str, x: Array, filters: int, kernel: int, groups: int = 1) -> Array:
-    return n.batch_norm(name + ".norm", n.convolution(name, x, filters, kernel, groups=groups))
 
 
 class ResidualBlock(_ImageBlock):
@@ -72,9 +66,9 @@ class ResidualBlock(_ImageBlock):
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
         """Reduce, convolve, expand, and add the input."""
-        y = n.relu(_normalised(n, "block.reduce", x, p["width"], 1))
-        y = n.relu(_normalised(n, "block.convolution", y, p["width"], 3))
-        return n.relu(n.add(_normalised(n, "block.expand", y, self.channels(p), 1), x))
+        y = n.relu(n.normalised_convolution("block.reduce", x, Filters(p["width"], 1)))
+        y = n.relu(n.normalised_convolution("block.convolution", y, Filters(p["width"], 3)))
+        return n.relu(n.add(n.normalised_convolution("block.expand", y, Filters(self.channels(p), 1)), x))
 
 
 class InvertedResidualBlock(_ImageBlock):
@@ -96,9 +90,9 @@ class InvertedResidualBlock(_ImageBlock):
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
         """Expand, convolve each channel, project, and add the input."""
-        y = n.relu6(_normalised(n, "block.expand", x, p["width"], 1))
-        y = n.relu6(_normalised(n, "block.depthwise", y, p["width"], 3, groups=p["width"]))
-        return n.add(x, _normalised(n, "block.project", y, self.channels(p), 1))
+        y = n.relu6(n.normalised_convolution("block.expand", x, Filters(p["width"], 1)))
+        y = n.relu6(n.normalised_convolution("block.depthwise", y, Filters(p["width"], 3, groups=p["width"])))
+        return n.add(x, n.normalised_convolution("block.project", y, Filters(self.channels(p), 1)))
 
 
 class ConvolutionBlock(_ImageBlock):
@@ -116,13 +110,14 @@ class ConvolutionBlock(_ImageBlock):
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
         for name in ("block.convolution1", "block.convolution2"):
-            x = n.relu(_normalised(n, name, x, p["width"], 3))
+            x = n.relu(n.normalised_convolution(name, x, Filters(p["width"], 3)))
         return x
 
 
 class _SequenceBlock(_Block):
     """A block of a model of sequences."""
 
+    classes = _CLASSES
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "length": Parameter("tokens of a sequence", most=65536),
@@ -131,9 +126,6 @@ class _SequenceBlock(_Block):
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         return [Inputs("features", (p["batch"], p["length"], p["width"]))]
-
-    def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        return int(p["batch"]), _CLASSES
 
     def items(self, p: Parameters, mode: str) -> float:
         return float(p["batch"] * p["length"])

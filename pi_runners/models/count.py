@@ -7,7 +7,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Parameters
 from pi_runners.harness.random_inputs import product
-from pi_runners.models.layers import Layers
+from pi_runners.models.layers import Filters, Layers, Pair
 from pi_runners.models.network import Network
 
 
@@ -69,32 +69,29 @@ class CountingLayers(Layers):
         self.elements += product(shape)
         return CanonicalShape(tuple(shape))
 
-    def _weight(self, name: str, count: int, read: Optional[int] = None) -> None:
+    def _add_weight(self, name: str, count: int, read: Optional[int] = None) -> None:
         self.weights[name] = count
         self.read_weights += count if read is None else read
 
     def _dense(self, name: str, rows: int, inputs: int, width: int, bias: bool) -> None:
-        self._weight(name, inputs * width + (width if bias else 0))
+        self._add_weight(name, inputs * width + (width if bias else 0))
         self.flops += 2.0 * rows * inputs * width
 
-    def convolution(
-        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> Array:
-        padding = 0 if kernel == stride else kernel // 2
-        height, width = ((n + 2 * padding - kernel) // stride + 1 for n in x.shape[2:])
-        per_filter = x.shape[1] // groups * kernel * kernel
-        self._weight(name, filters * per_filter + (filters if bias else 0))
-        self.flops += 2.0 * x.shape[0] * height * width * filters * per_filter
-        return self._result(x.shape[0], filters, height, width)
+    def convolution(self, name: str, x: Array, filters: Filters) -> Array:
+        weights = [product(weight.shape) for weight in filters.weights(name, x.shape[1])]
+        self._add_weight(name, sum(weights))
+        height, width = ((n + 2 * filters.padding - filters.kernel) // filters.stride + 1 for n in x.shape[2:])
+        self.flops += 2.0 * x.shape[0] * height * width * weights[0]
+        return self._result(x.shape[0], filters.number, height, width)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         batch, channels, height, width = x.shape
-        self._weight(name, channels * filters * 4 + filters)
+        self._add_weight(name, channels * filters * 4 + filters)
         self.flops += 2.0 * batch * height * width * channels * filters * 4
         return self._result(batch, filters, 2 * height, 2 * width)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
-        self._weight(name, 2 * x.shape[1])
+        self._add_weight(name, 2 * x.shape[1])
         return self._result(*x.shape)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
@@ -102,12 +99,12 @@ class CountingLayers(Layers):
         return self._result(*x.shape[:-1], width)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        self._weight(name, 2 * x.shape[-1])
+        self._add_weight(name, 2 * x.shape[-1])
         return self._result(*x.shape)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
         self._tables[name] = rows, width
-        self._weight(name, rows * width, product(indices.shape) * width)
+        self._add_weight(name, rows * width, product(indices.shape) * width)
         return self._result(*indices.shape, width)
 
     def tied_dense(self, name: str, x: Array) -> Array:
@@ -117,11 +114,11 @@ class CountingLayers(Layers):
         return self._result(*x.shape[:-1], rows)
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        self._weight(name, rows * x.shape[-1], x.shape[1] * x.shape[-1])
+        self._add_weight(name, rows * x.shape[-1], x.shape[1] * x.shape[-1])
         return self._result(*x.shape)
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        self._weight(name, x.shape[-1])
+        self._add_weight(name, x.shape[-1])
         return self._result(x.shape[0], x.shape[1] + 1, x.shape[2])
 
     def _attention(self, name: str, x: Array, length: int) -> None:
@@ -135,19 +132,15 @@ class CountingLayers(Layers):
         self._attention(name, x, x.shape[1])
         return CanonicalShape(x.shape)
 
-    def cached_attention(
-        self, name: str, x: Array, heads: int, keys: Array, values: Array
-    ) -> Tuple[Array, Array, Array]:
-        length = keys.shape[2] + 1
-        self._attention(name, x, length)
-        shape = (*keys.shape[:2], length, keys.shape[3])
-        return CanonicalShape(x.shape), self._result(*shape), self._result(*shape)
+    def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
+        batch, _, length, width = cache[0].shape
+        self._attention(name, x, length + 1)
+        keys, values = (self._result(batch, heads, length + 1, width) for _ in cache)
+        return CanonicalShape(x.shape), (keys, values)
 
-    def lstm(
-        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
-    ) -> Tuple[Array, Tuple[Array, Array]]:
+    def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         batch, length, inputs = x.shape
-        self._weight(name, 4 * hidden * (inputs + hidden + 1))
+        self._add_weight(name, 4 * hidden * (inputs + hidden + 1))
         self.flops += 2.0 * batch * length * 4 * hidden * (inputs + hidden)
         last = CanonicalShape((batch, hidden))
         return self._result(batch, length, hidden), (last, last)

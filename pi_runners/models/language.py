@@ -26,15 +26,13 @@ class Bert(Network):
         "medium": {"training": {"batch": 2, "length": 64}, "inference": {"batch": 1, "length": 128}},
         "large": {"training": {"batch": 64, "length": 512}, "inference": {"batch": 128, "length": 512}},
     }
+    classes = 2
     probe = {"batch": 2, "length": 6}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         """Return tokens and the number of their sentence."""
         shape = (p["batch"], p["length"])
         return [Inputs("indices", shape, 30522), Inputs("indices", shape, 2)]
-
-    def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        return int(p["batch"]), 2
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         """Embed, run twelve blocks with normalisation after each layer, pool the first token and classify it."""
@@ -66,14 +64,12 @@ class Encoder(Network):
         "medium": both({"batch": 8, "length": 128, "width": 256, "layers": 4}),
         "large": both({"batch": 32, "length": 512, "width": 1024, "layers": 12}),
     }
+    classes = 1000
     probe = {"batch": 2, "length": 6, "width": 128, "layers": 2}  # noqa: RUF012
     multiples = {"width": 64}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         return [Inputs("features", (p["batch"], p["length"], p["width"]))]
-
-    def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        return int(p["batch"]), 1000
 
     def items(self, p: Parameters, mode: str) -> float:
         return float(p["batch"] * p["length"])
@@ -151,8 +147,8 @@ class Gpt2(Network):
             at = "block{}.".format(block + 1)
             h = n.layer_norm(at + "norm1", x)
             if mode == "decode":
-                keys, values = inputs[1 + 2 * block : 3 + 2 * block]
-                y = n.cached_attention(at + "attention", h, self._HEADS, keys, values)[0]
+                cache = inputs[1 + 2 * block], inputs[2 + 2 * block]
+                y = n.cached_attention(at + "attention", h, self._HEADS, cache)[0]
             else:
                 y = n.self_attention(at + "attention", h, self._HEADS, causal=True)
             x = n.add(x, y)

@@ -2,67 +2,42 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.harness.random_inputs import decode, product, random_bytes
+from pi_runners.models import initial
+
+Pair = Tuple[Array, Array]
+"""Keys and values of an attention, or hidden and cell state of a recurrent layer."""
 
 
-class InitialWeight(NamedTuple):
-    """Initial value of a weight: uniform random numbers, the same in every framework.
+class Filters(NamedTuple):
+    """Filters of a convolution of images.
 
     Attributes:
-        name: Name of the layer and the weight, such as ``stage1.block1.convolution1.filters``.
-        shape: Canonical shape; see :class:`Layers`.
-        scale: Factor of the random numbers in (-1, 1).
-        offset: Mean of the numbers.
+        number: Filters, which are the channels of the result.
+        kernel: Height and width.
+        stride: Step along both axes.
+        groups: Groups of channels.
+        bias: Whether a bias is added.
     """
 
-    name: str
-    shape: Tuple[int, ...]
-    scale: float
-    offset: float = 0.0
+    number: int
+    kernel: int
+    stride: int = 1
+    groups: int = 1
+    bias: bool = False
 
     @property
-    def raw(self) -> bytes:
-        """The random bytes of the weight, which depend on its name alone."""
-        return random_bytes(zlib.crc32(self.name.encode()), product(self.shape))
+    def padding(self) -> int:
+        """Zeros that are added on every side of an image."""
+        return 0 if self.kernel == self.stride else self.kernel // 2
 
-
-def filters_weight(name: str, shape: Sequence[int]) -> InitialWeight:
-    """Return filters of variance 2 / inputs, which keeps the size of activations (He et al. 2015, arXiv 1502.01852)."""
-    return InitialWeight(name + ".filters", tuple(shape), (6.0 / product(shape[1:])) ** 0.5)
-
-
-def dense_weight(name: str, inputs: int, outputs: int) -> InitialWeight:
-    """Return a matrix of variance 1 / inputs."""
-    return InitialWeight(name + ".matrix", (inputs, outputs), (3.0 / inputs) ** 0.5)
-
-
-def bias_weight(name: str, width: int) -> InitialWeight:
-    """Return a small bias."""
-    return InitialWeight(name + ".bias", (width,), 0.1)
-
-
-def gain_weight(name: str, width: int, gain: float = 1.0) -> InitialWeight:
-    """Return gains of a normalisation."""
-    return InitialWeight(name + ".gain", (width,), 0.1 * gain, gain)
-
-
-def table_weight(name: str, rows: int, width: int) -> InitialWeight:
-    """Return an embedding table of small numbers."""
-    return InitialWeight(name + ".table", (rows, width), 0.05)
-
-
-def recurrent_weights(name: str, inputs: int, hidden: int) -> Tuple[InitialWeight, InitialWeight, InitialWeight]:
-    """Return input weights, recurrent weights and biases of a recurrent layer."""
-    scale = hidden**-0.5
-    return (
-        InitialWeight(name + ".input", (4 * hidden, inputs), scale),
-        InitialWeight(name + ".recurrent", (4 * hidden, hidden), scale),
-        InitialWeight(name + ".bias", (4 * hidden,), scale),
-    )
+    def weights(self, name: str, channels: int) -> List[initial.InitialWeight]:
+        """Return the filters for images with these channels, and the bias if there is one."""
+        weight = initial.filters(name, (self.number, channels // self.groups, self.kernel, self.kernel))
+        return [weight, initial.bias(name, self.number)] if self.bias else [weight]
 
 
 class Layers:
@@ -82,13 +57,19 @@ class Layers:
 
     training = False
 
+    def _weight(self, weight: initial.InitialWeight) -> Array:
+        """Return a weight, which is made with its initial value if there is none."""
+        raise lacks("arrays of weights")
+
     # Layers with weights
 
-    def convolution(
-        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> Array:
+    def convolution(self, name: str, x: Array, filters: Filters) -> Array:
         """Convolution of images; ``kernel // 2`` zeros are added on every side, none if the kernel is the stride."""
         raise lacks("convolution")
+
+    def normalised_convolution(self, name: str, x: Array, filters: Filters, gain: float = 1.0) -> Array:
+        """Convolution, and the batch normalisation ``name.norm`` of its result."""
+        return self.batch_norm(name + ".norm", self.convolution(name, x, filters), gain)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         """Transposed convolution with a kernel and a stride of 2 and a bias, which doubles height and width."""
@@ -116,7 +97,7 @@ class Layers:
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
         """Add rows ``start``, ``start + 1``, ... of a table of positions to a sequence."""
-        raise lacks("table of positions")
+        return x + self._weight(initial.table(name, rows, x.shape[-1]))[start : start + x.shape[1]]
 
     def prepend_token(self, name: str, x: Array) -> Array:
         """Put one learned vector before a sequence."""
@@ -129,26 +110,21 @@ class Layers:
         """
         raise lacks("attention")
 
-    def cached_attention(
-        self, name: str, x: Array, heads: int, keys: Array, values: Array
-    ) -> Tuple[Array, Array, Array]:
+    def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
         """Attention of one new token to itself and to all earlier ones, with the weights of :meth:`self_attention`.
 
         Args:
             name: Name of the layer.
             x: The new token (batch, 1, width).
             heads: Number of heads.
-            keys: Keys of the earlier tokens (batch, heads, length, width / heads).
-            values: Values of the earlier tokens, likewise.
+            cache: Keys and values of the earlier tokens, each (batch, heads, length, width / heads).
 
         Returns:
-            The result (batch, 1, width), and keys and values with the new token.
+            The result (batch, 1, width), and the cache with the new token.
         """
         raise lacks("attention with a cache")
 
-    def lstm(
-        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
-    ) -> Tuple[Array, Tuple[Array, Array]]:
+    def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         """Recurrent layer: return all hidden states (batch, length, hidden), and the last hidden and cell state.
 
         The weights are ``name.input``, ``name.recurrent`` and one bias, ``name.bias``. The first state is zero if none
@@ -176,7 +152,7 @@ class Layers:
 
     def add(self, x: Array, y: Array) -> Array:
         """Sum."""
-        raise lacks("sum")
+        return x + y
 
     def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
         """Maximum over windows of images."""
@@ -200,7 +176,7 @@ class Layers:
 
     def token(self, x: Array, position: int) -> Array:
         """One token of a sequence (batch, width); -1 is the last one."""
-        raise lacks("slice")
+        return x[:, position]
 
     def attend(self, queries: Array, memory: Array) -> Array:
         """Attention with one head, without weights and without scale, of queries to a sequence (Luong et al. 2015)."""

@@ -46,6 +46,7 @@ class Network(ABC):
         optimiser: ``sgd`` (momentum 0.9, learning rate 0.01) or ``adamw`` (learning rate 1e-5, decay 0.01).
         probe: Parameters of a small case with the same weights, for which expected results ship.
         blocks: Number of its blocks by name (:mod:`pi_runners.models.blocks`); empty if no block stands for its parts.
+        classes: Classes of a sample.
         multiples: What a parameter must be a multiple of, by name.
         stored_elements: Elements in memory in training, for each element of a result; gates of recurrent layers count.
         live_elements: Share of the elements of all results that are in memory at once in inference.
@@ -63,6 +64,7 @@ class Network(ABC):
     stored_elements = 2.5
     live_elements = 0.25
     blocks: Dict[str, int] = {}  # noqa: RUF012
+    classes = 0
     multiples: Dict[str, int] = {}  # noqa: RUF012
 
     @abstractmethod
@@ -73,9 +75,9 @@ class Network(ABC):
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         """Return the logits (rows, classes)."""
 
-    @abstractmethod
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
         """Return the number of rows and classes of the logits."""
+        return int(p["batch"]), self.classes
 
     def items(self, p: Parameters, mode: str) -> float:
         """Return the number of samples (``decode``: of tokens) of a call."""

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from pi_runners.harness.contract import Array, Parameters
 from pi_runners.harness.random_inputs import product
 from pi_runners.models.count import CanonicalShape, CountingLayers
+from pi_runners.models.layers import Filters, Pair
 from pi_runners.models.network import Network
 
 
@@ -57,26 +58,24 @@ class _RecordingLayers(CountingLayers):
         super()._dense(name, rows, inputs, width, bias)
         self._product(rows, width, inputs)
 
-    def convolution(
-        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> Array:
+    def convolution(self, name: str, x: Array, filters: Filters) -> Array:
         parameters = {
             "batch": x.shape[0],
             "channels": x.shape[1],
-            "filters": filters,
+            "filters": filters.number,
             "size": x.shape[2],
-            "kernel": kernel,
-            "stride": stride,
-            "groups": groups,
+            "kernel": filters.kernel,
+            "stride": filters.stride,
+            "groups": filters.groups,
         }
-        if kernel == stride:
+        if filters.kernel == filters.stride:
             parameters.update(pad_height=0, pad_width=0)
         defaults = {"stride": 1, "groups": 1}
         changed = {n: v for n, v in parameters.items() if defaults.get(n) != v}
         self._record("conv2d", **changed)
         if self._with_backward:
             self._record("conv2d", direction="backward", **changed)
-        return super().convolution(name, x, filters, kernel, stride, groups, bias)
+        return super().convolution(name, x, filters)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         self._product(product(x.shape) // x.shape[1], 4 * filters, x.shape[1])
@@ -106,18 +105,14 @@ class _RecordingLayers(CountingLayers):
         self._record("attention", batch=batch, heads=heads, length=length, width=width // heads)
         return super().self_attention(name, x, heads, causal)
 
-    def cached_attention(
-        self, name: str, x: Array, heads: int, keys: Array, values: Array
-    ) -> Tuple[Array, Array, Array]:
+    def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
         batch, _, width = x.shape
-        length = keys.shape[2] + 1
+        length = cache[0].shape[2] + 1
         self._product(1, length, width // heads, batch * heads)
         self._product(1, width // heads, length, batch * heads)
-        return super().cached_attention(name, x, heads, keys, values)
+        return super().cached_attention(name, x, heads, cache)
 
-    def lstm(
-        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
-    ) -> Tuple[Array, Tuple[Array, Array]]:
+    def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         batch, length, inputs = x.shape
         wider = {} if inputs == hidden else {"inputs": inputs}
         self._record("recurrent", cell="lstm", hidden=hidden, batch=batch, timesteps=length, **wider)

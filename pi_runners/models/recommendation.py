@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import List, Sequence
 
 from pi_runners.harness.contract import Array, Parameter, Parameters
 from pi_runners.models.layers import Inputs, Layers
@@ -24,16 +24,13 @@ class Dlrm(Network):
         "medium": {"training": {"batch": 512, "rows": 2000}, "inference": {"batch": 1024, "rows": 10000}},
         "large": {"training": {"batch": 16384, "rows": 100000}, "inference": {"batch": 65536, "rows": 1000000}},
     }
+    classes = 2
     probe = {"batch": 2, "rows": 10}  # noqa: RUF012
     _TABLES = 26
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         category = Inputs("indices", (p["batch"],), p["rows"])
         return [Inputs("features", (p["batch"], 13)), *([category] * self._TABLES)]
-
-    def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each sample, and two classes."""
-        return int(p["batch"]), 2
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         """Run the lower layers, look up the categories, multiply all pairs, run the upper layers."""

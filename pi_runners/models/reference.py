@@ -14,20 +14,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from pi_runners.harness.contract import Array, Parameters
-from pi_runners.models import NETWORKS
+from pi_runners.models import NETWORKS, initial
 from pi_runners.models.blocks import BLOCKS
-from pi_runners.models.layers import (
-    InitialWeight,
-    Layers,
-    bias_weight,
-    dense_weight,
-    filters_weight,
-    gain_weight,
-    input_numbers,
-    make_labels,
-    recurrent_weights,
-    table_weight,
-)
+from pi_runners.models.layers import Filters, Layers, Pair, input_numbers, make_labels
 from pi_runners.models.network import Network
 
 _STEP = 1e-6
@@ -55,85 +44,74 @@ class ReferenceLayers(Layers):
         """Add ``shift`` times the squared initial weights to all weights; not cumulative."""
         self._shift = shift
 
-    def _value(self, weight: InitialWeight) -> Any:
+    def _weight(self, weight: initial.InitialWeight) -> Any:
         if weight.name not in self._weights:
             numbers = (np.frombuffer(weight.raw, np.uint8).astype(np.float64) - 127.5) / 127.5
             self._weights[weight.name] = (weight.offset + weight.scale * numbers).reshape(weight.shape)
         value = self._weights[weight.name]
         return value + self._shift * value * value if self._shift else value
 
-    def convolution(
-        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> Array:
-        shape = (filters, x.shape[1] // groups, kernel, kernel)
-        padding = 0 if kernel == stride else kernel // 2
-        y = _convolve(x, self._value(filters_weight(name, shape)), stride, padding, groups)
-        return y + self._value(bias_weight(name, filters))[:, None, None] if bias else y
+    def convolution(self, name: str, x: Array, filters: Filters) -> Array:
+        weight, *bias = map(self._weight, filters.weights(name, x.shape[1]))
+        y = _convolve(x, weight, filters.stride, filters.padding, filters.groups)
+        return y + bias[0][:, None, None] if bias else y
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        weight = self._value(filters_weight(name, (filters, x.shape[1], 2, 2)))
+        weight = self._weight(initial.filters(name, (filters, x.shape[1], 2, 2)))
         batch, _, height, width = x.shape
         y = np.einsum("bchw,fcij->bfhiwj", x, weight).reshape(batch, filters, 2 * height, 2 * width)
-        return y + self._value(bias_weight(name, filters))[:, None, None]
+        return y + self._weight(initial.bias(name, filters))[:, None, None]
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
-        gains, offsets = (
-            self._value(w)[:, None, None] for w in (gain_weight(name, x.shape[1], gain), bias_weight(name, x.shape[1]))
-        )
+        gains, offsets = (self._weight(w)[:, None, None] for w in initial.norm(name, x.shape[1], gain))
         if not self.training:
             return x / math.sqrt(1 + 1e-5) * gains + offsets
         mean, variance = x.mean(axis=(0, 2, 3), keepdims=True), x.var(axis=(0, 2, 3), keepdims=True)
         return (x - mean) / np.sqrt(variance + 1e-5) * gains + offsets
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
-        y = x @ self._value(dense_weight(name, x.shape[-1], width))
-        return y + self._value(bias_weight(name, width)) if bias else y
+        weight, *offsets = map(self._weight, initial.dense(name, x.shape[-1], width, bias))
+        return x @ weight + offsets[0] if bias else x @ weight
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
         normalised = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
-        return normalised * self._value(gain_weight(name, x.shape[-1])) + self._value(bias_weight(name, x.shape[-1]))
+        gains, offsets = map(self._weight, initial.norm(name, x.shape[-1]))
+        return normalised * gains + offsets
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        return self._value(table_weight(name, rows, width))[indices]
+        return self._weight(initial.table(name, rows, width))[indices]
 
     def tied_dense(self, name: str, x: Array) -> Array:
         rows = len(self._weights[name + ".table"])
-        return x @ self._value(table_weight(name, rows, x.shape[-1])).T
-
-    def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        return x + self._value(table_weight(name, rows, x.shape[-1]))[start : start + x.shape[1]]
+        return x @ self._weight(initial.table(name, rows, x.shape[-1])).T
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        token = self._value(table_weight(name, 1, x.shape[-1]))
+        token = self._weight(initial.table(name, 1, x.shape[-1]))
         return np.concatenate([np.broadcast_to(token, (len(x), 1, x.shape[-1])), x], axis=1)
 
-    def _heads(self, name: str, x: Array, heads: int) -> Any:
-        y = self.dense(name, x, x.shape[-1])
-        return y.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+    def _heads(self, name: str, x: Array, heads: int) -> List[Any]:
+        projected = [self.dense(name + part, x, x.shape[-1]) for part in (".query", ".key", ".value")]
+        return [y.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3) for y in projected]
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
-        q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
+        q, k, v = self._heads(name, x, heads)
         scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
         if causal:
             scores = np.where(np.tri(x.shape[1], dtype=bool), scores, -np.inf)
         return self._merge(name, _softmax(scores) @ v)
 
-    def cached_attention(
-        self, name: str, x: Array, heads: int, keys: Array, values: Array
-    ) -> Tuple[Array, Array, Array]:
-        q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
-        keys, values = np.concatenate([keys, k], axis=2), np.concatenate([values, v], axis=2)
+    def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
+        q, *new = self._heads(name, x, heads)
+        keys, values = (np.concatenate(pair, axis=2) for pair in zip(cache, new))
         scores = q @ keys.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
-        return self._merge(name, _softmax(scores) @ values), keys, values
+        return self._merge(name, _softmax(scores) @ values), (keys, values)
 
     def _merge(self, name: str, mixed: Any) -> Any:
         batch, heads, length, width = mixed.shape
         return self.dense(name + ".output", mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1), heads * width)
 
-    def lstm(
-        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
-    ) -> Tuple[Array, Tuple[Array, Array]]:
-        w, u, b = (self._value(weight) for weight in recurrent_weights(name, x.shape[-1], hidden))
+    def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
+        w, u, b = (self._weight(weight) for weight in initial.recurrent(name, x.shape[-1], hidden))
         h, c = state or (np.zeros((len(x), hidden)), np.zeros((len(x), hidden)))
         outputs = []
         for step in range(x.shape[1]):
@@ -157,9 +135,6 @@ class ReferenceLayers(Layers):
     def tanh(self, x: Array) -> Array:
         return np.tanh(x)
 
-    def add(self, x: Array, y: Array) -> Array:
-        return x + y
-
     def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
         edges = ((0, 0), (0, 0), (padding, padding), (padding, padding))
         padded = np.pad(x, edges, constant_values=-np.inf)
@@ -177,9 +152,6 @@ class ReferenceLayers(Layers):
 
     def as_sequence(self, x: Array) -> Array:
         return x.reshape(*x.shape[:2], -1).transpose(0, 2, 1)
-
-    def token(self, x: Array, position: int) -> Array:
-        return x[:, position]
 
     def attend(self, queries: Array, memory: Array) -> Array:
         return _softmax(queries @ memory.swapaxes(-1, -2)) @ memory

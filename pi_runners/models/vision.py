@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Parameter, Parameters
-from pi_runners.models.layers import Inputs, Layers
+from pi_runners.models.layers import Filters, Inputs, Layers
 from pi_runners.models.network import BATCH, Network, Published
 
 _CLASSES = 1000
@@ -17,14 +17,12 @@ class _ImageNetwork(Network):
     """A classifier of RGB images."""
 
     parameters = {"batch": BATCH, "size": _SIZE}  # noqa: RUF012
+    classes = _CLASSES
     probe = {"batch": 4, "size": 64}  # noqa: RUF012
     multiples = {"size": 32}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
         return [Inputs("images", (p["batch"], 3, p["size"], p["size"]))]
-
-    def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        return int(p["batch"]), _CLASSES
 
 
 class ResNet50(_ImageNetwork):
@@ -43,21 +41,18 @@ class ResNet50(_ImageNetwork):
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         """Run the stem, four stages of bottleneck blocks, and the classifier."""
-
-        def normalised(name: str, x: Array, filters: int, kernel: int, *, stride: int = 1, gain: float = 1.0) -> Array:
-            return n.batch_norm(name + ".norm", n.convolution(name, x, filters, kernel, stride), gain)
-
-        x = n.max_pool(n.relu(normalised("stem", inputs[0], 64, 7, stride=2)), 3, 2, 1)
+        normalised = n.normalised_convolution
+        x = n.max_pool(n.relu(normalised("stem", inputs[0], Filters(64, 7, 2))), 3, 2, 1)
         for stage, blocks in enumerate((3, 4, 6, 3)):
             width = 64 * 2**stage
             for block in range(blocks):
                 at = "stage{}.block{}.".format(stage + 1, block + 1)
                 stride = 2 if stage and not block else 1
-                y = n.relu(normalised(at + "reduce", x, width, 1))
-                y = n.relu(normalised(at + "convolution", y, width, 3, stride=stride))
+                y = n.relu(normalised(at + "reduce", x, Filters(width, 1)))
+                y = n.relu(normalised(at + "convolution", y, Filters(width, 3, stride)))
                 # Small gains keep the sum of sixteen blocks small, as training does.
-                y = normalised(at + "expand", y, 4 * width, 1, gain=0.25)
-                x = n.relu(n.add(y, x if block else normalised(at + "shortcut", x, 4 * width, 1, stride=stride)))
+                y = normalised(at + "expand", y, Filters(4 * width, 1), gain=0.25)
+                x = n.relu(n.add(y, x if block else normalised(at + "shortcut", x, Filters(4 * width, 1, stride))))
         return n.dense("classifier", n.global_mean(x), _CLASSES)
 
 
@@ -81,19 +76,16 @@ class ResNet18(_ImageNetwork):
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         """Run the stem, four stages of two basic blocks, and the classifier."""
-
-        def normalised(name: str, x: Array, filters: int, kernel: int, stride: int = 1, gain: float = 1.0) -> Array:
-            return n.batch_norm(name + ".norm", n.convolution(name, x, filters, kernel, stride), gain)
-
-        x = n.max_pool(n.relu(normalised("stem", inputs[0], 64, 7, 2)), 3, 2, 1)
+        normalised = n.normalised_convolution
+        x = n.max_pool(n.relu(normalised("stem", inputs[0], Filters(64, 7, 2))), 3, 2, 1)
         for stage in range(4):
             width = 64 * 2**stage
             for block in range(2):
                 at = "stage{}.block{}.".format(stage + 1, block + 1)
                 stride = 2 if stage and not block else 1
-                y = n.relu(normalised(at + "convolution1", x, width, 3, stride))
-                y = normalised(at + "convolution2", y, width, 3, gain=0.5)
-                x = n.relu(n.add(y, normalised(at + "shortcut", x, width, 1, stride) if stride > 1 else x))
+                y = n.relu(normalised(at + "convolution1", x, Filters(width, 3, stride)))
+                y = normalised(at + "convolution2", y, Filters(width, 3), gain=0.5)
+                x = n.relu(n.add(y, normalised(at + "shortcut", x, Filters(width, 1, stride)) if stride > 1 else x))
         return n.dense("classifier", n.global_mean(x), _CLASSES)
 
 
@@ -113,13 +105,8 @@ class MobileNetV2(_ImageNetwork):
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         """Run the stem, seventeen inverted residual blocks, and the classifier."""
-
-        def normalised(
-            name: str, x: Array, filters: int, kernel: int = 1, *, stride: int = 1, groups: int = 1
-        ) -> Array:
-            return n.batch_norm(name + ".norm", n.convolution(name, x, filters, kernel, stride, groups))
-
-        x = n.relu6(normalised("stem", inputs[0], 32, 3, stride=2))
+        normalised = n.normalised_convolution
+        x = n.relu6(normalised("stem", inputs[0], Filters(32, 3, 2)))
         width, number = 32, 0
         for expansion, filters, blocks, first in (
             (1, 16, 1, 1),
@@ -135,12 +122,12 @@ class MobileNetV2(_ImageNetwork):
                 at, stride = "block{}.".format(number), first if not block else 1
                 y, wide = x, width * expansion
                 if expansion > 1:
-                    y = n.relu6(normalised(at + "expand", y, wide))
-                y = n.relu6(normalised(at + "depthwise", y, wide, 3, stride=stride, groups=wide))
-                y = normalised(at + "project", y, filters)
+                    y = n.relu6(normalised(at + "expand", y, Filters(wide, 1)))
+                y = n.relu6(normalised(at + "depthwise", y, Filters(wide, 3, stride, wide)))
+                y = normalised(at + "project", y, Filters(filters, 1))
                 x = n.add(x, y) if stride == 1 and width == filters else y
                 width = filters
-        x = n.relu6(normalised("head", x, 1280))
+        x = n.relu6(normalised("head", x, Filters(1280, 1)))
         return n.dense("classifier", n.global_mean(x), _CLASSES)
 
 
@@ -165,7 +152,7 @@ class VisionTransformer(_ImageNetwork):
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         """Split the images into patches, run the blocks with normalisation before each layer, classify."""
-        x = n.as_sequence(n.convolution("patches", inputs[0], 768, 16, 16, bias=True))
+        x = n.as_sequence(n.convolution("patches", inputs[0], Filters(768, 16, 16, bias=True)))
         x = n.add_positions("positions", n.prepend_token("class", x), 197)
         for block in range(12):
             at = "block{}.".format(block + 1)
@@ -175,7 +162,7 @@ class VisionTransformer(_ImageNetwork):
         return n.dense("classifier", n.token(n.layer_norm("norm", x, 1e-6), 0), _CLASSES)
 
 
-class UNet(Network):
+class UNet(_ImageNetwork):
     """Encoder and decoder of images with skip connections; it classifies every pixel."""
 
     name = "unet"
@@ -189,17 +176,12 @@ class UNet(Network):
         "without the biases of the convolutions before a normalisation)",
     )
     blocks = {"convolution_block": 9}  # noqa: RUF012
-    parameters = {"batch": BATCH, "size": _SIZE}  # noqa: RUF012
     sets = {  # noqa: RUF012
         "small": {"training": {"batch": 1, "size": 32}, "inference": {"batch": 1, "size": 64}},
         "medium": {"training": {"batch": 1, "size": 96}, "inference": {"batch": 1, "size": 160}},
         "large": {"training": {"batch": 16, "size": 512}, "inference": {"batch": 32, "size": 512}},
     }
     probe = {"batch": 2, "size": 32}  # noqa: RUF012
-    multiples = {"size": 32}  # noqa: RUF012
-
-    def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        return [Inputs("images", (p["batch"], 3, p["size"], p["size"]))]
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
         """Return one row for each pixel, and two classes."""
@@ -210,8 +192,7 @@ class UNet(Network):
 
         def twice(name: str, x: Array, filters: int) -> Array:
             for number in ("1", "2"):
-                x = n.convolution(name + number, x, filters, 3)
-                x = n.relu(n.batch_norm(name + number + ".norm", x))
+                x = n.relu(n.normalised_convolution(name + number, x, Filters(filters, 3)))
             return x
 
         levels = [twice("down0.", inputs[0], 64)]
@@ -222,4 +203,4 @@ class UNet(Network):
             filters = 64 * 2**level
             x = n.transposed_convolution("up{}.enlarge".format(level), x, filters)
             x = twice("up{}.".format(level), n.join_channels(levels.pop(), x), filters)
-        return n.rows(n.convolution("classifier", x, 2, 1, bias=True))
+        return n.rows(n.convolution("classifier", x, Filters(2, 1, bias=True)))

@@ -20,12 +20,7 @@ _UNKNOWN_FLAG = re.compile(r"Unknown flags? in (?:TF_)?XLA_FLAGS.*")
 
 
 def variables_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> dict[str, str]:
-    """Return the environment variables that apply settings on this machine.
-
-    Args:
-        settings: Values by name of the setting.
-        backends: Names of the frameworks that run.
-    """
+    """Return the environment variables that apply settings on this machine, for the frameworks that run."""
     variables: dict[str, str] = {}
     for backend in backends:
         names = {name for choice in _choices(settings, backend) for name in choice.library}
@@ -35,12 +30,7 @@ def variables_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> dic
 
 
 def processors_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> int | None:
-    """Return the number of processors that settings bind a program to; ``None`` if they bind it to none.
-
-    Args:
-        settings: Values by name of the setting.
-        backends: Names of the frameworks that run.
-    """
+    """Return the number of processors that settings bind a program to; ``None`` if they bind it to none."""
     counts = [
         int(str(value))
         for backend in backends
@@ -51,13 +41,7 @@ def processors_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> in
 
 
 def obstacle(settings: Mapping[str, Scalar], backends: Iterable[str], stack: Stack) -> str:
-    """Return why settings cannot be applied on this machine in a stack; empty if nothing speaks against it.
-
-    Args:
-        settings: Values by name of the setting.
-        backends: Names of the frameworks that run.
-        stack: The installed packages.
-    """
+    """Return why settings cannot be applied on this machine in a stack; empty if nothing speaks against it."""
     for backend in backends:
         for name, value in sorted(settings.items()):
             choice = shipped_settings()[name].choice(backend, value)
@@ -76,11 +60,7 @@ def obstacle(settings: Mapping[str, Scalar], backends: Iterable[str], stack: Sta
 
 
 def unknown_flag(error_output: str) -> str:
-    """Return the message with which XLA refuses a flag that it does not know; empty if there is none.
-
-    Args:
-        error_output: End of the error output of a process that ended.
-    """
+    """Return the message with which XLA refused a flag that it does not know; empty if there is none."""
     match = _UNKNOWN_FLAG.search(error_output)
     return match.group() if match else ""
 

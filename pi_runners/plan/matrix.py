@@ -81,10 +81,7 @@ class Arm:
 
 
 def framework_of(requested: Sequence[str]) -> str:
-    """Return the framework of a stack: the first requested distribution that has a backend.
-
-    Args:
-        requested: Requirements of the stack.
+    """Return the framework of a stack: the first distribution in its requirements that has a backend.
 
     Raises:
         InputError: If none of them has a backend.
@@ -100,12 +97,7 @@ def framework_of(requested: Sequence[str]) -> str:
 
 
 def backends_of(stacks: Iterable[str]) -> tuple[str, ...]:
-    """Return the backends of stacks, sorted.
-
-    Args:
-        stacks: Requirements of each stack, separated by spaces; those without a backend are ignored, since locking
-            reports them.
-    """
+    """Return the backends of stacks, sorted; a stack without one is ignored, since locking reports it."""
     backends = set()
     for text in stacks:
         with suppress(InputError, InvalidRequirement):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import NormalizedName, canonicalize_name
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -115,13 +115,7 @@ class Combination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """Content of a valid matrix file; :meth:`combinations` expands it.
-
-    Attributes:
-        name: Name of the campaign.
-        source: Text of the file.
-        content: The parsed text.
-    """
+    """A valid matrix file, with the name of its campaign and its text; :meth:`combinations` expands it."""
 
     name: str
     source: str
@@ -170,7 +164,7 @@ class Matrix:
         for python in pythons:
             versions = _select_versions(versions_of(framework, python), stack.versions)
             for version, cuda, cudnn, values in itertools.product(
-                versions, _or_none(stack.cuda), _or_none(stack.cudnn), settings
+                versions, stack.cuda or (None,), stack.cudnn or (None,), settings
             ):
                 extras = f"[{','.join(sorted(framework.extras))}]" if framework.extras else ""
                 yield Combination(
@@ -191,10 +185,6 @@ def _combinations(settings: _Settings) -> Sequence[Mapping[str, Scalar]]:
         for table in tables
         for combination in expand_settings({name: v if isinstance(v, list) else [v] for name, v in table.items()})
     ] or [{}]
-
-
-def _or_none(values: Sequence[str]) -> Sequence[str | None]:
-    return values or (None,)
 
 
 def read_matrix(path: Path) -> Matrix:
@@ -250,15 +240,14 @@ def _content_error(path: Path, error: ValidationError) -> InputError:
 
 
 def _cases(entries: Sequence[str | _Indicator], size: str) -> tuple[IndicatorCase, ...]:
-    cases: list[IndicatorCase] = []
-    for entry in entries:
-        if isinstance(entry, str):
-            cases += choose_cases([entry], size=size)
-        else:
-            cases += choose_cases(
-                [entry.name], size=entry.size or size, shapes=entry.shapes, parameters=entry.parameters
-            )
-    return tuple(cases)
+    tables = [_Indicator(name=entry) if isinstance(entry, str) else entry for entry in entries]
+    return tuple(
+        case
+        for table in tables
+        for case in choose_cases(
+            [table.name], size=table.size or size, shapes=table.shapes, parameters=table.parameters
+        )
+    )
 
 
 def _select_versions(versions: Sequence[Version], selection: str) -> Sequence[Version]:
@@ -278,14 +267,11 @@ def _matches(pattern: _Pattern, combination: Combination) -> bool:
     if pattern.framework is not None:
         framework = Requirement(pattern.framework)
         version = next(iter(pinned.specifier)).version
-        if _name(framework) != _name(pinned) or not framework.specifier.contains(version, prereleases=True):
+        same = canonicalize_name(framework.name) == canonicalize_name(pinned.name)
+        if not same or not framework.specifier.contains(version, prereleases=True):
             return False
     for key in ("python", "cuda", "cudnn"):
         expected = getattr(pattern, key)
         if expected is not None and expected != getattr(combination, key):
             return False
     return all(combination.settings.get(name) == value for name, value in pattern.settings.items())
-
-
-def _name(requirement: Requirement) -> NormalizedName:
-    return canonicalize_name(requirement.name)

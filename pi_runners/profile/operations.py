@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from knowledge.domain.workload import Direction
 from pi_runners.indicators import INDICATORS
@@ -40,33 +42,73 @@ _KERNEL_LAYERS = (
 )
 
 
-def claim(
-    indicator: str,
-    parameters: dict[str, int | str] | None = None,
-    *,
-    dtype: str = "",
-    direction: Direction = "forward",
-) -> Claim:
+@dataclass(frozen=True, slots=True)
+class TracedOperation:
+    """One run of an operation, as a trace describes it.
+
+    Attributes:
+        name: Its kind, such as ``MatMul``.
+        inputs: Shapes of the inputs; empty for those that are not arrays.
+        outputs: Shapes of the outputs.
+        dtype: Element type as :data:`DTYPES` values, or empty.
+    """
+
+    name: str
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...] = ()
+    dtype: str = ""
+
+    def input(self, number: int) -> tuple[int, ...]:
+        """Return the shape of an input; empty if it is unknown."""
+        shape = self.inputs[number] if number < len(self.inputs) else ()
+        return shape if all(isinstance(length, int) for length in shape) else ()
+
+    def output(self) -> tuple[int, ...]:
+        """Return the shape of the first output; empty if there is none."""
+        return self.outputs[0] if self.outputs else ()
+
+
+def claim_of(
+    operation: TracedOperation, claims: Mapping[str, Callable[[Any], Claim | None]], kinds: Mapping[str, str]
+) -> Claim | None:
+    """Return the indicator that stands for an operation, with its element type; ``None`` if there is none.
+
+    Args:
+        operation: The operation.
+        claims: Functions that return the claim of an operation, by its name.
+        kinds: Kinds of elementwise operations by name. The indicator's arrays have one shape.
+    """
+    if operation.name in claims:
+        plain = claims[operation.name](operation)
+        return plain and replace(plain, dtype=operation.dtype)
+    if operation.name not in kinds:
+        return None
+    kind = kinds[operation.name]
+    # Where a trace has no outputs, a missing second input is a number.
+    is_like = kind == "tanh" or operation.input(0) == operation.input(1)
+    is_like |= len(operation.inputs) < 2 and not operation.outputs
+    shape = operation.output() if operation.outputs else operation.input(0)
+    return replace(rows("elementwise", shape if is_like else (), kind), dtype=operation.dtype)
+
+
+def claim(indicator: str, parameters: dict[str, int | str] | None = None, direction: Direction = "forward") -> Claim:
     """Return a claim; its parameters are left out if they are not valid for the indicator.
 
     Args:
         indicator: Name of the indicator.
         parameters: Its parameters; ``None`` if they are unknown.
-        dtype: Element type as :data:`DTYPES` values.
         direction: Pass of the operation.
     """
     if not parameters or INDICATORS[indicator].complaints(parameters):
-        return Claim(indicator, (), dtype, direction)
+        return Claim(indicator, direction=direction)
     canonical = INDICATORS[indicator].canonical(parameters)
-    return Claim(indicator, tuple(sorted(canonical.items())), dtype, direction)
+    return Claim(indicator, tuple(sorted(canonical.items())), direction=direction)
 
 
-def matmul(
-    m: int, n: int, k: int, *, batch: int = 1, transposed: tuple[bool, bool] = (False, False), dtype: str = ""
-) -> Claim:
+def matmul(m: int, n: int, k: int, *, batch: int = 1, transposed: tuple[bool, bool] = (False, False)) -> Claim:
     """Return the claim of a product of matrices (batch, m, k) and (batch, k, n), each of which may be transposed."""
     flags = {name: "yes" for name, flag in zip(("transpose_a", "transpose_b"), transposed, strict=True) if flag}
-    return claim("matmul", {"m": m, "n": n, "k": k, "batch": batch, **flags}, dtype=dtype)
+    return claim("matmul", {"m": m, "n": n, "k": k, "batch": batch, **flags})
 
 
 def convolution(
@@ -77,7 +119,6 @@ def convolution(
     padding: Shape,
     dilation: Shape = (1,),
     groups: int = 1,
-    dtype: str = "",
     direction: Direction = "forward",
 ) -> Claim:
     """Return the claim of a convolution.
@@ -89,17 +130,15 @@ def convolution(
         padding: Padding along each axis, or along all.
         dilation: Dilation; the indicators have none, so a larger one leaves the parameters out.
         groups: Groups of channels.
-        dtype: Element type.
         direction: Pass.
     """
     axes = len(images) - 2
     if axes not in (1, 2, 3) or len(filters) != axes + 2:
-        return Claim("conv2d", (), dtype, direction)
+        return claim("conv2d", direction=direction)
     name = f"conv{axes}d"
     if any(step != 1 for step in dilation):
-        return Claim(name, (), dtype, direction)
-    spatial, kernel = list(images[2:]), list(filters[2:])
-    steps, pads = _per_axis(stride, axes), _per_axis(padding, axes)
+        return claim(name, direction=direction)
+    kernel, pads = list(filters[2:]), _per_axis(padding, axes)
     parameters: dict[str, int | str] = {
         "batch": images[0],
         "channels": images[1],
@@ -107,91 +146,82 @@ def convolution(
         "groups": groups,
         "direction": direction or "forward",
     }
-    names = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}[axes]
-    for common, prefix, lengths in (("size", "", spatial), ("kernel", "kernel_", kernel), ("stride", "stride_", steps)):
+    names = ("depth", "height", "width")[-axes:]
+    for common, prefix, lengths in (
+        ("size", "", list(images[2:])),
+        ("kernel", "kernel_", kernel),
+        ("stride", "stride_", _per_axis(stride, axes)),
+    ):
         parameters[common] = lengths[0]
-        for axis, length in zip(names, lengths, strict=True):
-            if length != lengths[0]:
-                parameters[prefix + axis] = length
-    for axis, pad, length in zip(names, pads, kernel, strict=True):
-        if pad != length // 2:
-            parameters[f"pad_{axis}"] = pad
-    return claim(name, parameters, dtype=dtype, direction=direction)
+        parameters.update({prefix + axis: n for axis, n in zip(names, lengths, strict=True) if n != lengths[0]})
+    parameters.update({f"pad_{axis}": pad for axis, pad, n in zip(names, pads, kernel, strict=True) if pad != n // 2})
+    return claim(name, parameters, direction)
 
 
 def _per_axis(lengths: Shape, axes: int) -> list[int]:
     return list(lengths) if len(lengths) == axes else [lengths[0] if lengths else 1] * axes
 
 
-def rows(indicator: str, shape: Shape, *, kind: str = "", dtype: str = "", direction: Direction = "forward") -> Claim:
+def rows(indicator: str, shape: Shape, kind: str = "", direction: Direction = "forward") -> Claim:
     """Return the claim of an operation on the rows of an array; its last axis is the row.
 
     Args:
         indicator: ``softmax``, ``elementwise``, ``reduction``, ``sort``, ``fft`` or ``normalisation``.
         shape: Shape of the array; empty if unknown.
         kind: Value of the parameter ``kind``; empty if the indicator has none, or none fits.
-        dtype: Element type.
         direction: Pass.
     """
     if not shape or (indicator in ("elementwise", "reduction", "normalisation") and not kind):
-        return Claim(indicator, (), dtype, direction)
+        return claim(indicator, direction=direction)
     parameters: dict[str, int | str] = {"rows": math.prod(shape[:-1]), "columns": shape[-1]}
-    return claim(indicator, {**parameters, **({"kind": kind} if kind else {})}, dtype=dtype, direction=direction)
+    return claim(indicator, {**parameters, **({"kind": kind} if kind else {})}, direction)
 
 
-def batch_normalisation(shape: Shape, *, dtype: str = "", direction: Direction = "forward") -> Claim:
+def rows_of(
+    indicator: str, kind: str = "", direction: Direction = "forward", number: int = 0
+) -> Callable[[TracedOperation], Claim]:
+    """Return a function that returns the claim of an operation on the rows of the input with this number."""
+    return lambda operation: rows(indicator, operation.input(number), kind, direction)
+
+
+def batch_normalisation(shape: Shape, direction: Direction = "forward") -> Claim:
     """Return the claim of a batch normalisation of images (batch, channels, *spatial)."""
-    if len(shape) < 2:
-        return Claim("normalisation", (), dtype, direction)
-    return rows(
-        "normalisation",
-        [shape[0] * math.prod(shape[2:]), shape[1]],
-        kind="batch",
-        dtype=dtype,
-        direction=direction,
-    )
+    array = [shape[0] * math.prod(shape[2:]), shape[1]] if len(shape) > 1 else []
+    return rows("normalisation", array, "batch", direction)
 
 
-def attention(query: Shape, *, dtype: str = "", direction: Direction = "forward") -> Claim:
+def attention(query: Shape, direction: Direction = "forward") -> Claim:
     """Return the claim of attention with a query of shape (batch, heads, length, width)."""
-    if len(query) != 4:
-        return Claim("attention", (), dtype, direction)
     names = ("batch", "heads", "length", "width")
-    return claim("attention", dict(zip(names, query, strict=True)), dtype=dtype, direction=direction)
+    return claim("attention", dict(zip(names, query, strict=True)) if len(query) == 4 else None, direction)
 
 
-def embedding(table: Shape, indices: Shape, *, dtype: str = "", direction: Direction = "forward") -> Claim:
+def embedding(table: Shape, indices: Shape, direction: Direction = "forward") -> Claim:
     """Return the claim of a gather of rows of a table (rows, width)."""
     if len(table) != 2:
-        return Claim("embedding", (), dtype, direction)
-    return claim(
-        "embedding",
-        {"rows": table[0], "width": table[1], "lookups": math.prod(indices)},
-        dtype=dtype,
-        direction=direction,
-    )
+        return claim("embedding", direction=direction)
+    return claim("embedding", {"rows": table[0], "width": table[1], "lookups": math.prod(indices)}, direction)
 
 
-def recurrent(cell: str, inputs: Shape, hidden: int, *, dtype: str = "", direction: Direction = "forward") -> Claim:
+def embedding_of(operation: TracedOperation) -> Claim:
+    """Return the claim of a gather from the first input by the indices in the second."""
+    return embedding(operation.input(0), operation.input(1))
+
+
+def recurrent(cell: str, inputs: Shape, hidden: int, direction: Direction = "forward") -> Claim:
     """Return the claim of a recurrent layer.
 
     Args:
         cell: ``vanilla``, ``lstm`` or ``gru``.
         inputs: Shape (timesteps, batch, width); empty if unknown.
         hidden: Hidden units.
-        dtype: Element type.
         direction: Pass.
     """
     if len(inputs) != 3:
-        return Claim("recurrent", (), dtype, direction)
-    parameters: dict[str, int | str] = {
-        "cell": cell,
-        "hidden": hidden,
-        "batch": inputs[1],
-        "timesteps": inputs[0],
-        "inputs": 0 if inputs[2] == hidden else inputs[2],
-    }
-    return claim("recurrent", parameters, dtype=dtype, direction=direction)
+        return claim("recurrent", direction=direction)
+    timesteps, batch, width = inputs
+    parameters: dict[str, int | str] = {"cell": cell, "hidden": hidden, "batch": batch, "timesteps": timesteps}
+    return claim("recurrent", {**parameters, "inputs": 0 if width == hidden else width}, direction)
 
 
 def layer_of_kernel(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -18,17 +18,7 @@ _EVENTS_TO_RECOGNISE = 20_000
 
 
 class TraceReader(ABC):
-    """Reads the traces of a framework's profiler: the constant `READER` in the module `profile.trace` of its folder.
-
-    Attributes:
-        files: Pattern of the names of its files that are not JSON; empty if there are none.
-    """
-
-    files = ""
-
-    @abstractmethod
-    def recognises(self, event: dict[str, Any]) -> bool:
-        """Return whether an event in Chrome's format is of this profiler."""
+    """Reads the traces of a framework's profiler: the constant `READER` in the module `profile.trace` of its folder."""
 
     @abstractmethod
     def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
@@ -93,28 +83,22 @@ def read_trace(path: Path, *, steps: int = 0) -> TraceSummary:
 
 def reader_of(framework: str) -> TraceReader:
     """Return the reader of a framework's traces."""
-    reader: TraceReader = importlib.import_module(f"pi_runners.frameworks.{framework}.profile.trace").READER
+    folder = frameworks()[framework].profile.get("reader", framework)
+    reader: TraceReader = importlib.import_module(f"pi_runners.frameworks.{folder}.profile.trace").READER
     return reader
 
 
-def _readers() -> tuple[TraceReader, ...]:
-    """Return the readers, each once: that of TensorFlow is also that of JAX."""
-    with_readers = [f.name for f in frameworks().values() if (f.folder / "profile" / "trace.py").exists()]
-    return tuple(dict.fromkeys(reader_of(name) for name in with_readers))
-
-
 def _read(path: Path, steps: int) -> TraceSummary:
-    readers = _readers()
-    binary = [reader for reader in readers if reader.files]
+    patterns = {name: f.profile["files"] for name, f in frameworks().items() if "files" in f.profile}
     if path.is_dir():
-        return _read_directory(path, steps, binary)
+        return _read_directory(path, steps, patterns)
     head = trace_head(path).lstrip()
     if head[:1] not in (b"{", b"["):
         # A file that was renamed is read with the first reader.
-        reader = next((r for r in binary if path.match(r.files)), binary[0])
-        return reader.read_files([path], steps=steps)
+        name = next((name for name, pattern in patterns.items() if path.match(pattern)), next(iter(patterns)))
+        return reader_of(name).read_files([path], steps=steps)
     try:
-        reader, events = _recognised(chrome_events(path), readers)
+        reader, events = _recognised(chrome_events(path))
         summary = reader.read_events(events, steps=steps)
         hardware = reader.hardware(head.decode("utf-8", "replace"))
         return replace(summary, hardware=hardware) if hardware and summary.device == "cuda" else summary
@@ -124,25 +108,29 @@ def _read(path: Path, steps: int) -> TraceSummary:
         raise
 
 
-def _read_directory(path: Path, steps: int, readers: Sequence[TraceReader]) -> TraceSummary:
-    for reader in readers:
-        files = sorted(path.rglob(reader.files), key=lambda file: (file.stat().st_mtime, file.name))
+def _read_directory(path: Path, steps: int, patterns: Mapping[str, str]) -> TraceSummary:
+    for name, pattern in patterns.items():
+        files = sorted(path.rglob(pattern), key=lambda file: (file.stat().st_mtime, file.name))
         if files:
             # A directory may hold several profiles, each in a folder of its own.
             newest = [file for file in files if file.parent == files[-1].parent]
-            return reader.read_files(newest, steps=steps, directory=path)
-    patterns = " or ".join(f"`{reader.files}`" for reader in readers)
-    raise TraceError(f"the directory `{path}` has no {patterns} of TensorFlow or JAX", hint=formats_hint())
+            return reader_of(name).read_files(newest, steps=steps, directory=path)
+    quoted = " or ".join(f"`{pattern}`" for pattern in patterns.values())
+    raise TraceError(f"the directory `{path}` has no {quoted} of TensorFlow or JAX", hint=formats_hint())
 
 
-def _recognised(
-    events: Iterator[dict[str, Any]], readers: Sequence[TraceReader]
-) -> tuple[TraceReader, Iterable[dict[str, Any]]]:
+def _recognised(events: Iterator[dict[str, Any]]) -> tuple[TraceReader, Iterable[dict[str, Any]]]:
     """Return the reader of a trace, and all its events."""
+    profiles = {name: framework.profile for name, framework in frameworks().items()}
+    categories = {category: name for name, p in profiles.items() for category in p.get("categories", ())}
+    processes = {prefix: name for name, p in profiles.items() for prefix in p.get("processes", ())}
     head: list[dict[str, Any]] = []
     for event in islice(events, _EVENTS_TO_RECOGNISE):
         head.append(event)
-        for reader in readers:
-            if reader.recognises(event):
-                return reader, chain(head, events)
+        framework = categories.get(str(event.get("cat")))
+        if event.get("name") == "process_name":
+            process = str(event["args"].get("name", ""))
+            framework = next((name for prefix, name in processes.items() if process.startswith(prefix)), framework)
+        if framework is not None:
+            return reader_of(framework), chain(head, events)
     raise TraceError(f"none of its first {len(head)} events is of {writers()}", hint=formats_hint())

@@ -23,23 +23,22 @@ from advisor.locks.interface import StackToLock
 from advisor.locks.lock import Lock
 from advisor.locks.setting_value import AppliedSetting
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, RecordedCandidates, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, CandidateSource, ResolutionProblem
 from advisor.resolve.explanation.advice import Advice
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import make_request, recommend
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import MIN_GAIN
 from advisor.resolve.score.criteria import ObjectiveName, StackScore
 from advisor.resolve.score.predictor import Predictor
 from knowledge.catalogue.builds import CatalogueEntry
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import Rule
 from knowledge.domain.hardware import Cpu, HardwareProfile
-from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
+from knowledge.domain.ratio import MIN_GAIN, NORMAL_QUANTILE, Ratio
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms, SettingGains
+from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, SettingGains
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
@@ -101,8 +100,7 @@ def recommend_stack(
 ) -> tuple[Advice, IndexCandidates]:
     """Recommend a stack; return it with the candidates that it was chosen from."""
     request = build_request(index, cache, problem, rules=rules, estimator=estimator, objective=objective)
-    request = replace(request, score=replace(request.score, min_gain=min_gain))
-    return recommend(Selection(request=request)), request.source
+    return recommend(Selection(request=request.with_score(min_gain=min_gain))), request.source
 
 
 def build_stack(index: PackageIndex, cache: Path, problem: ResolutionProblem) -> StackToLock:
@@ -134,12 +132,12 @@ def build_request(
     source = IndexCandidates(build_client(index, cache), problem, advisories=objective == "security")
     catalogue = TargetBuilds(builds, RuleBook(rules, MACHINE), MACHINE)
     score = score_of(problem, source, objective, builds=catalogue, estimator=estimator)
-    return make_request(problem, replace(score, young_after=young_after), source, Effort())
+    return make_request(problem, replace(score, young_after=young_after), Effort())
 
 
 def score_of(
     problem: ResolutionProblem,
-    source: RecordedCandidates,
+    source: CandidateSource,
     objective: ObjectiveName = "performance",
     *,
     builds: TargetBuilds | None = None,
@@ -150,7 +148,7 @@ def score_of(
         objective=objective,
         builds=builds or builds_of(),
         estimator=estimator or empty_estimator(),
-        source=source,
+        source=cast(IndexCandidates, source),
         direct=problem.direct_names,
         policy=problem.policy,
     )
@@ -158,7 +156,7 @@ def score_of(
 
 def with_max_size(request: ResolutionRequest, max_size: int) -> ResolutionRequest:
     """Return a request with a limit of the download, in bytes."""
-    return replace(request, score=replace(request.score, max_size=max_size))
+    return request.with_score(max_size=max_size)
 
 
 def builds_of(entries: tuple[CatalogueEntry, ...] = (), hardware: HardwareProfile = MACHINE) -> TargetBuilds:
@@ -169,6 +167,18 @@ def builds_of(entries: tuple[CatalogueEntry, ...] = (), hardware: HardwareProfil
 def versions_of(stack: tuple[Candidate, ...]) -> dict[str, str]:
     """Return the version of each package of a stack, as text."""
     return {c.name: str(c.version) for c in stack}
+
+
+def companion_gains(gains: Mapping[tuple[Version, str, Version | None], CompanionGain]) -> CompanionGains:
+    """Return the gains of a framework with companions, stated for each version with each version of a companion."""
+    companions: dict[str, dict[Version | None, str]] = {}
+    for _, companion, other in gains:
+        companions.setdefault(companion, {})[other] = str(other or "")
+    return CompanionGains(
+        own={version: str(version) for version, _, _ in gains},
+        companions=companions,
+        cells={(str(version), companion, str(w or "")): gain for (version, companion, w), gain in gains.items()},
+    )
 
 
 class FixedScores:
@@ -191,12 +201,12 @@ class FixedScores:
         self._failing = failing or {}
         self._with_companion = {(Version(v), Version(w)): score for (v, w), score in (with_companion or {}).items()}
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
-        return ScoreTerms(
-            frameworks=tuple(
-                self._gains(name, candidates[name], baseline)
-                for name in sorted({name for name, _ in self._scores} & set(candidates))
-            )
+    def terms(
+        self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]
+    ) -> tuple[FrameworkGains, ...]:
+        return tuple(
+            self._gains(name, candidates[name], baseline)
+            for name in sorted({name for name, _ in self._scores} & set(candidates))
         )
 
     def _gains(self, name: str, offered: Sequence[Version], baseline: Mapping[str, Version]) -> FrameworkGains:
@@ -212,15 +222,17 @@ class FixedScores:
         return FrameworkGains(
             framework=name,
             alone={v: exact_gain(score(v, other) - own) for v in offered},
-            with_companion={
-                (v, "b", w): CompanionGain(
-                    joint=exact_gain(joint - own),
-                    own=exact_gain(joint - score(v, other)),
-                    framework=exact_gain(joint - score(mine, w)),
-                )
-                for (v, w), joint in self._with_companion.items()
-                if name == "a"
-            },
+            with_companion=companion_gains(
+                {
+                    (v, "b", w): CompanionGain(
+                        joint=exact_gain(joint - own),
+                        own=exact_gain(joint - score(v, other)),
+                        framework=exact_gain(joint - score(mine, w)),
+                    )
+                    for (v, w), joint in self._with_companion.items()
+                    if name == "a"
+                }
+            ),
         )
 
     def predict(self, stack: object, baseline: object) -> Prediction:

@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.candidates.index import SkippedCandidates, UndeclaredBuild
+from advisor.resolve.candidates.index import SkippedCandidates
 from advisor.resolve.candidates.problem import Candidate, Dependency, ResolutionProblem
 from tests.advisor.fixed_candidates import FixedCandidates
 
@@ -63,7 +63,7 @@ class DictionarySource(FixedCandidates):
         self._releases = releases
         self._problem = problem
         self.loaded_packages: set[NormalizedName] = set()
-        self.undeclared_builds: dict[NormalizedName, UndeclaredBuild] = {}
+        self.undeclared_builds: dict[NormalizedName, list[Version]] = {}
         self.has_further_builds = False
         self.lacks_builds = False
 

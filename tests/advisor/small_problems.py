@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
+from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import (
     NO_PACKAGES,
     Candidate,
@@ -24,7 +26,7 @@ from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import NO_LIMITS, Candidates, Limits, Objective
+from advisor.resolve.score.costs import Candidates, Limits, Objective
 from advisor.resolve.score.criteria import ObjectiveName, StackScore, hours_behind
 from advisor.resolve.score.criterion_costs import CriterionCosts
 from knowledge.estimate.interface import Estimator
@@ -151,7 +153,7 @@ class FixedCosts:
     """
 
     objectives: Callable[[Candidates], Sequence[Objective]]
-    limits: Callable[[Candidates], Limits] = lambda _: NO_LIMITS
+    limits: Callable[[Candidates], Limits] = lambda _: Limits(forbidden={})
     rewarded: tuple[NormalizedName, ...] = ()
 
     def compared_beyond(self, stack: object) -> tuple[NormalizedName, ...]:
@@ -160,12 +162,10 @@ class FixedCosts:
 
 
 def request_of(roots: Mapping[str, VersionSet], source: FixedCandidates, score: StackScore) -> ResolutionRequest:
-    """Create the request for the best stack of a problem, without a baseline."""
+    """Create the request for the best stack of a problem."""
     return ResolutionRequest(
         problem=problem(roots),
-        source=source,  # type: ignore[arg-type]
-        score=score,
-        baseline=NO_PACKAGES,
+        score=replace(score, source=cast(IndexCandidates, source)),
         effort=Effort(),
     )
 

@@ -14,10 +14,9 @@ from packaging.version import Version
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.request import solve as solve_request
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
-from advisor.resolve.score.costs import MIN_GAIN
-from knowledge.domain.ratio import RISK, Ratio
-from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms
-from tests.advisor.factories import FixedScores, builds_of
+from knowledge.domain.ratio import MIN_GAIN, RISK, Ratio
+from knowledge.estimate.gains import CompanionGain, FrameworkGains
+from tests.advisor.factories import FixedScores, builds_of, companion_gains
 from tests.advisor.small_problems import (
     Ages,
     Releases,
@@ -48,7 +47,9 @@ class Measured(FixedScores):
         (mean, error), (other, other_error) = (self._speeds.get((name, v.major), (0.0, 0.01)) for v in (version, base))
         return Ratio(mean=mean - other, variance=error**2 + other_error**2)
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
+    def terms(
+        self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]
+    ) -> tuple[FrameworkGains, ...]:
         frameworks = []
         for name in sorted({"a", "c"} & set(candidates) & set(baseline)):
             alone = {v: self.gain(name, v, baseline[name]) for v in candidates[name]}
@@ -61,9 +62,11 @@ class Measured(FixedScores):
                     for v in alone
                     for w in own
                 }
-            gains = FrameworkGains(framework=name, alone=alone, with_companion=pairs, comparisons=self.comparisons)
+            gains = FrameworkGains(
+                framework=name, alone=alone, with_companion=companion_gains(pairs), comparisons=self.comparisons
+            )
             frameworks.append(gains)
-        return ScoreTerms(frameworks=tuple(frameworks))
+        return tuple(frameworks)
 
 
 def total(gains: Sequence[Ratio]) -> Ratio:

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from advisor.report.advice.settings import setting_lines
-from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.estimate.setting_effect import MeasurementSource, SettingEffect
 from tests.advisor.factories import ratio_of
 from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
@@ -27,8 +27,8 @@ def effect(
         workload=workload,
         ratio=ratio_of(speedup, low, high),
         sources=(
-            SettingSource(name="someone/benchmarks", pairs=2, first_year=2020, last_year=2023),
-            SettingSource(name="others/tables", pairs=1, first_year=2021, last_year=2021),
+            MeasurementSource(name="someone/benchmarks", pairs=2, last_year=2023),
+            MeasurementSource(name="others/tables", pairs=1, last_year=2021),
         ),
         same_tasks=True,
         accelerator_pairs=3 if same else 0,

@@ -6,7 +6,6 @@ import itertools
 import json
 import tomllib
 from pathlib import Path
-from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import NoStackError
 from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.solver import Effort
@@ -35,7 +33,7 @@ def request_for(releases: Releases, roots: tuple[str, ...]) -> ResolutionRequest
     problem, rules = build_problem(*roots), RuleBook((), MACHINE)
     source = DictionarySource(releases, problem)
     score = score_of(problem, source, "latest", builds=TargetBuilds((), rules, MACHINE))
-    return make_request(problem, score, cast(IndexCandidates, source), Effort())
+    return make_request(problem, score, Effort())
 
 
 @settings(max_examples=examples(40))

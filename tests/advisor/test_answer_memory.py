@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,16 +14,21 @@ from typing import Any
 import pytest
 
 from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.advice_inputs import AdviceInputs
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
+from advisor.api.context import TargetContext, load_project, prepare_target
 from advisor.api.options import ProjectOptions
 from advisor.api.session import AdviceSession, open_session
-from advisor.resolve.candidates.problem import NoStackError
+from advisor.project.interface import ProjectRequirements
+from advisor.project.workload.proposal import Proposal
+from advisor.resolve.candidates.problem import AllowedReplacements, NoStackError
+from advisor.resolve.score.predictor import Predictor
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
 
 @pytest.fixture
-def project(index: PackageIndex, tmp_path: Path) -> Path:
+def project(no_user_configuration: None, index: PackageIndex, tmp_path: Path) -> Path:
     """A project with one requirement."""
     index.add("a", "1.0", ["b"])
     index.add("b", "1.0")
@@ -33,6 +39,7 @@ def project(index: PackageIndex, tmp_path: Path) -> Path:
 
 
 Recall = Callable[..., RememberedAnswer | None]
+Change = Callable[[AdviceInputs], AdviceInputs]
 
 
 @pytest.fixture
@@ -42,19 +49,24 @@ def recall(index: PackageIndex, project: Path, tmp_path: Path, first_knowledge: 
     knowledge.write_bytes(first_knowledge.read_bytes())
     answer = RememberedAnswer(report="the report", locks={Path("pylock.toml"): "the lock"})
 
-    def session_of(use: Callable[[AdviceSession], Any], **changes: Any) -> Any:
+    def session_of(
+        use: Callable[[AdviceSession], Any],
+        change: Callable[[AdviceInputs], AdviceInputs] = lambda i: i,
+        **changes: Any,
+    ) -> Any:
         target = TargetOptions(hardware="cpu-zen4", python=changes.pop("python", "3.12"))
         indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache", refresh=True)
         resolution = replace(ResolutionOptions(knowledge=f"sqlite:///{knowledge}"), **changes)
         with open_session(
             ProjectOptions(files=ProjectFiles(directory=project), target=target, indexes=indexes, resolution=resolution)
         ) as session:
+            session.inputs = change(session.inputs)
             return use(session)
 
     def memory(session: AdviceSession, format: str = "text", output: str = "pylock.toml") -> AnswerMemory:
-        return AnswerMemory(session, format=format, outputs=[Path(output)])
+        return AnswerMemory(session.inputs, format=format, outputs=[Path(output)])
 
-    session_of(lambda session: memory(session).store(answer))
+    session_of(lambda session: session.remember(memory(session), answer))
 
     def recalled(*, format: str = "text", output: str = "pylock.toml", **changes: Any) -> RememberedAnswer | None:
         result: RememberedAnswer | None = session_of(lambda s: memory(s, format, output).recall(), **changes)
@@ -84,6 +96,91 @@ def test_an_equal_question_has_the_stored_answer(recall: Recall) -> None:
 )
 def test_another_question_has_no_stored_answer(recall: Recall, change: dict[str, Any]) -> None:
     assert recall(**change) is None
+
+
+def with_context(**changes: Any) -> Change:
+    """Return a function that changes the project of inputs."""
+    return lambda inputs: replace(inputs, context=replace(inputs.context, **changes))
+
+
+def with_configuration(inputs: AdviceInputs) -> AdviceInputs:
+    """Return inputs whose client has another configuration."""
+    inputs.client.configuration = replace(inputs.client.configuration, strategy="unsafe-best-match")
+    return inputs
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        with_context(name="gpu"),
+        with_context(proposal=Proposal(workload="cnn-training", signs=())),
+        with_context(allowed=AllowedReplacements(by_hardware=True)),
+        with_context(compared_pythons=("3.12", "3.13")),
+        with_context(project=ProjectRequirements(roots=(), requires_python=">=3.9")),
+        with_configuration,
+    ],
+    ids=["name", "proposal", "allowed", "compared_pythons", "requires_python", "configuration"],
+)
+def test_an_answer_depends_on_each_part_of_the_inputs(recall: Recall, change: Change) -> None:
+    assert recall(change=change) is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(TargetContext, "uses_uv"), (Predictor, "evidence_state"), (TargetContext, "criteria")]
+)
+def test_an_answer_depends_on_each_property_of_the_inputs(
+    recall: Recall, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    monkeypatch.setattr(owner, name, "another")
+
+    assert recall() is None
+
+
+def test_another_directory_or_source_file_ends_the_answer(
+    recall: Recall, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert recall() is None
+    assert recall() is not None
+    (project / "train.py").write_text("")
+    assert recall() is None
+
+
+@pytest.fixture
+def context(project: Path) -> TargetContext:
+    """The project, prepared for a target."""
+    files = ProjectFiles(directory=project)
+    target = TargetOptions(hardware="cpu-zen4", python="3.12")
+    return prepare_target(ProjectOptions(files=files, target=target), load_project(files))
+
+
+@pytest.mark.parametrize(
+    "name", [f.name for f in fields(ResolutionOptions) if f.name not in ("time_limit", "workers", "knowledge")]
+)
+def test_each_option_is_a_criterion_of_the_best_stack(context: TargetContext, name: str) -> None:
+    another: dict[str, Any] = {name: "another"}
+    options = replace(context.options, **another)
+
+    assert replace(context, options=options).criteria != context.criteria
+
+
+def test_how_long_is_searched_is_no_criterion(context: TargetContext) -> None:
+    options = replace(context.options, time_limit=1.0, workers=4, knowledge="sqlite://")
+
+    assert replace(context, options=options).criteria == context.criteria
+    assert replace(context, allowed=AllowedReplacements(by_hardware=True)).criteria != context.criteria
+
+
+@pytest.mark.parametrize(("objective", "is_criterion"), [("performance", False), ("stable", True)])
+def test_the_day_is_a_criterion_of_the_objective_stable(
+    context: TargetContext, monkeypatch: pytest.MonkeyPatch, objective: str, is_criterion: bool
+) -> None:
+    context = replace(context, options=replace(context.options, objective=objective))
+    today = context.criteria
+    monkeypatch.setattr("advisor.api.context.datetime", SimpleNamespace(now=lambda _: datetime(2000, 1, 1)))
+
+    assert (context.criteria != today) == is_criterion
 
 
 def test_another_requirement_has_no_stored_answer(recall: Recall, project: Path) -> None:
@@ -175,24 +272,24 @@ def test_an_answer_without_all_sizes_is_remembered_for_runs_without_network(
     knowledge.write_bytes(first_knowledge.read_bytes())
     answer = RememberedAnswer(report="the report", locks={})
 
-    def in_session(use: Callable[[AnswerMemory], Any], *, offline: bool) -> Any:
+    def in_session(use: Callable[[AdviceSession, AnswerMemory], Any], *, offline: bool) -> Any:
         target = TargetOptions(hardware="cpu-zen4", python="3.12")
         indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache", offline=offline)
         resolution = ResolutionOptions(knowledge=f"sqlite:///{knowledge}")
         with open_session(
             ProjectOptions(files=ProjectFiles(directory=project), target=target, indexes=indexes, resolution=resolution)
         ) as session:
-            return use(AnswerMemory(session, format="text", outputs=[]))
+            return use(session, AnswerMemory(session.inputs, format="text", outputs=[]))
 
     monkeypatch.setattr(AdviceSession, "sizes", lambda _: SimpleNamespace(final=False))
-    in_session(lambda memory: memory.store(answer), offline=False)
+    in_session(lambda session, memory: session.remember(memory, answer), offline=False)
 
-    assert in_session(lambda memory: memory.recall(), offline=False) is None
-    assert in_session(lambda memory: memory.recall(), offline=True) == answer
+    assert in_session(lambda _, memory: memory.recall(), offline=False) is None
+    assert in_session(lambda _, memory: memory.recall(), offline=True) == answer
 
     # The limits of a hint were reached before one was known.
-    in_session(lambda memory: memory.store_conflict(NoStackError("no set of versions")), offline=False)
-    assert in_session(lambda memory: memory.recall(), offline=True) == answer
+    in_session(lambda _, memory: memory.store_conflict(NoStackError("no set of versions")), offline=False)
+    assert in_session(lambda _, memory: memory.recall(), offline=True) == answer
 
 
 def test_a_conflict_is_remembered_until_a_release_solves_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,8 +17,11 @@ from packaging.version import Version
 
 import advisor.api
 from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.index.configuration import IndexConfiguration, read_configuration
 from advisor.resolve.candidates.problem import NoStackError
+from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
+from knowledge.store.state_hash import default_path
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -35,7 +39,7 @@ def options(index: PackageIndex, tmp_path: Path, first_knowledge: Path) -> dict[
 
 
 @pytest.fixture
-def project(index: PackageIndex, tmp_path: Path) -> Path:
+def project(no_user_configuration: None, index: PackageIndex, tmp_path: Path) -> Path:
     """A project with a constraint on `b` that excludes the newest `a`."""
     for version in ("1.0", "2.0"):
         index.add("a", version, [f"b=={version}"])
@@ -44,6 +48,14 @@ def project(index: PackageIndex, tmp_path: Path) -> Path:
     directory.mkdir()
     (directory / "requirements.in").write_text("a\nb<2\n")
     return directory
+
+
+def test_the_configuration_of_the_user_is_not_read(no_user_configuration: None, tmp_path: Path) -> None:
+    assert replace(read_configuration(tmp_path), certificate=None) == IndexConfiguration()
+    assert cache_directory(None) == tmp_path / "cache"
+    path = default_path()
+    assert path is not None
+    assert path.is_relative_to(os.environ["XDG_DATA_HOME"])
 
 
 def test_a_stack_is_recommended_explained_and_priced(
@@ -124,7 +136,7 @@ def test_measured_stacks_are_compared_and_others_predicted(options: dict[str, An
 
 @pytest.mark.slow
 def test_a_stack_is_measured(options: dict[str, Any], network: None, tmp_path: Path) -> None:
-    from advisor.api.measurement_options import IndicatorOptions, SamplingOptions
+    from advisor.api.measurements.options import IndicatorOptions, SamplingOptions
 
     observations = advisor.api.measure(
         ["matmul"],

@@ -14,9 +14,9 @@ import typer
 from packaging.utils import canonicalize_name
 
 from advisor.api.options import ProjectOptions
-from advisor.cli.options import with_consent
+from advisor.cli.advise import with_consent
 from advisor.index.metadata import build, confinement
-from advisor.index.metadata.build_environment import BuildError
+from advisor.index.metadata.build import BuildError
 from advisor.index.metadata.core import header_of, parse_metadata
 from advisor.index.metadata.distributions import MetadataError
 from advisor.resolve.candidates.problem import BuildsNeededError, CandidatePolicy

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import typer
 
+from advisor.api.context import load_project
 from advisor.api.options import ProjectFiles, ProjectOptions
-from advisor.api.project import load_project
-from advisor.cli.options import with_consent
+from advisor.cli.advise import with_consent
 from advisor.index.cache import DiskCache
-from advisor.index.metadata.build_environment import BuildError
+from advisor.index.metadata.build import BuildError
 from advisor.project.interface import ProjectBuilder, ProjectRequirements, UnbuiltProjectError
 from advisor.project.metadata.built_metadata import cached_builder
 from advisor.resolve.candidates.problem import BuildsNeededError

@@ -95,13 +95,7 @@ def test_the_error_of_a_wrong_index_table_names_it(tmp_path: Path, text: str, me
         read(tmp_path)
 
 
-@pytest.fixture
-def without_pip_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide this machine's configuration files of pip."""
-    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
-
-
-@pytest.mark.usefixtures("without_pip_files")
+@pytest.mark.usefixtures("no_user_configuration")
 def test_without_any_configuration_the_default_index_is_that_of_pip(tmp_path: Path) -> None:
     pip = pytest.importorskip("pip._internal.models.index", reason="pip is not installed")
 
@@ -117,7 +111,7 @@ def test_certificates_come_from_the_variables_of_uv_or_pip(tmp_path: Path) -> No
     assert read(tmp_path, {"PIP_CERT": "/pip.pem"}).certificate == "/pip.pem"
 
 
-@pytest.mark.usefixtures("without_pip_files")
+@pytest.mark.usefixtures("no_user_configuration")
 def test_tables_of_uv_can_be_ignored(tmp_path: Path) -> None:
     (tmp_path / "uv.toml").write_text('index-url = "https://uv/simple"\n')
 

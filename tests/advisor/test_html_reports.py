@@ -29,10 +29,8 @@ LONG = "a-package-whose-name-is-much-longer-than-that-of-any-other-one"
 
 
 @pytest.fixture
-def project(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(no_user_configuration: None, index: PackageIndex, tmp_path: Path) -> Path:
     """Requirements of PyTorch, whose newest release has no code for a V100, and of packages with constraints."""
-    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
-    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     libraries = [f"nvidia-library-{number}" for number in range(12)]
     for suffix, version in (("cu12", "2.5.1"), ("cu13", "2.15.0")):
         names = [f"{library}-{suffix}" for library in libraries]

@@ -10,7 +10,7 @@ from advisor.index.access import OfflineError
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.index.http import failures
+from advisor.index.http import connection
 from advisor.index.http.errors import IndexUnreachableError
 from advisor.index.metadata.distributions import MetadataError
 from advisor.index.pages.reader import IndexAnswerError
@@ -22,7 +22,7 @@ A = canonicalize_name("a")
 
 @pytest.fixture(autouse=True)
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "BACKOFF_SECONDS", 0.001)
+    monkeypatch.setattr(connection, "_BACKOFF_SECONDS", 0.001)
 
 
 def test_json_and_html_pages_give_the_same_files(tmp_path: Path) -> None:

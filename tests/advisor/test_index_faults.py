@@ -25,7 +25,7 @@ from packaging.utils import canonicalize_name
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.index.http import deadline, failures
+from advisor.index.http import connection, errors
 from advisor.index.http.errors import IndexUnreachableError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate
@@ -59,7 +59,7 @@ CASES = [(row, place) for row in ROWS for place in PLACES if place in row.outcom
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait between retries, and do not ask a name server."""
-    monkeypatch.setattr(failures, "RETRY_AFTER_SECONDS", 0.001)
+    monkeypatch.setattr(connection, "RETRY_AFTER_SECONDS", 0.001)
     resolve = socket.getaddrinfo
 
     def resolve_except_invalid(host: str, *arguments: object, **options: object) -> object:
@@ -157,7 +157,7 @@ def attempt(
     problem = build_problem("a")
     source = IndexCandidates(client, problem)
     try:
-        request = make_request(problem, score_of(problem, source), source, Effort())
+        request = make_request(problem, score_of(problem, source), Effort())
         return recommend(Selection(request=request)).optimum.stack, source, None
     except AdvisorError as error:
         return (), source, error
@@ -222,7 +222,7 @@ def test_a_fault_of_an_index_has_the_documented_outcome(
     if row.answer is stay_silent:
         shorten_timeout(PATHS[place], monkeypatch)
     if row.answer in (drip, drip_headers):
-        monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=Clock().monotonic))
+        monkeypatch.setattr(errors, "time", SimpleNamespace(monotonic=Clock().monotonic))
     expected = row.outcomes[place]
 
     stack, source, error = attempt(configuration, tmp_path)
@@ -313,7 +313,7 @@ def test_an_interrupted_download_is_repeated_from_the_start(index: PackageIndex,
 def test_responses_through_a_proxy_have_a_deadline(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=Clock().monotonic))
+    monkeypatch.setattr(errors, "time", SimpleNamespace(monotonic=Clock().monotonic))
     monkeypatch.setenv("http_proxy", index.url.removesuffix("/simple/"))
     monkeypatch.delenv("no_proxy", raising=False)
     index.faults["http://example.org/simple/a/"] = drip

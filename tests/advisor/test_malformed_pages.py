@@ -102,7 +102,7 @@ def test_separate_metadata_may_have_an_empty_hash(index: PackageIndex, tmp_path:
 def test_only_a_sha256_in_an_html_link_is_used(attributes: str) -> None:
     body = f'<a {attributes}>{WHEEL}</a><a href="b.whl#sha256={HASH.upper()}">a-0.9-py3-none-any.whl</a>'
 
-    listing = parse_page(body.encode(), "text/html", url="http://a.example/a/", index="http://a.example/")
+    listing = parse_page(body.encode(), "text/html", url="http://a.example/a/", index="http://a.example/").select()
 
     assert listing.malformed == ((WHEEL, "malformed on the index page: its hash is not a SHA-256"),)
     assert [file.sha256 for file in listing.files] == [HASH]
@@ -113,7 +113,7 @@ def test_a_hash_is_found_among_other_parts_of_a_fragment(fragment: str) -> None:
     # Like pip (pip/_internal/models/link.py).
     body = f'<a href="a.whl#{fragment}">{WHEEL}</a>'
 
-    listing = parse_page(body.encode(), "text/html", url="http://a.example/a/", index="http://a.example/")
+    listing = parse_page(body.encode(), "text/html", url="http://a.example/a/", index="http://a.example/").select()
 
     assert [file.sha256 for file in listing.files] == [HASH]
 
@@ -221,7 +221,7 @@ def test_messages_escape_control_characters(capsys: pytest.CaptureFixture[str]) 
 def test_a_link_may_contain_other_elements(body: str) -> None:
     text = body.format(WHEEL) + '<a href="b.whl">a-0.9-py3-none-any.whl</a>'
 
-    listing = parse_page(text.encode(), "text/html", url="http://a.example/a/", index="http://a.example/")
+    listing = parse_page(text.encode(), "text/html", url="http://a.example/a/", index="http://a.example/").select()
 
     assert [(file.filename, file.url) for file in listing.files] == [
         (WHEEL, "http://a.example/a/a.whl"),
@@ -236,7 +236,7 @@ LINK = b'<a href="a-1.0.tar.gz">a-1.0.tar.gz</a>'
 def test_the_text_of_a_link_is_read_up_to_a_limit(piece: bytes) -> None:
     body = b'<a href="x">' + piece * 200_000 + b"</a>" + LINK
 
-    listing = parse_page(body, "text/html", url="http://a.example/a/", index="http://a.example/")
+    listing = parse_page(body, "text/html", url="http://a.example/a/", index="http://a.example/").select()
 
     assert [file.filename for file in listing.files] == ["a-1.0.tar.gz"]
 
@@ -254,7 +254,7 @@ def test_a_page_is_read_up_to_a_number_of_files(monkeypatch: pytest.MonkeyPatch,
         content = {"html": LINK * number, "elements": (LINK + b"<br/>" * 4) * number}.get(kind, b"")
         body = b'{"meta":{"api-version":"1.0"},"files":[%s]}' % several if json else content
         content_type = "application/vnd.pypi.simple.v1+json" if json else "text/html"
-        listing = parse_page(body, content_type, url="http://a.example/a/", index="http://a.example/")
+        listing = parse_page(body, content_type, url="http://a.example/a/", index="http://a.example/").select()
         return len(listing.files)
 
     limit = {"objects": 18, "elements": 16}.get(kind, 20)

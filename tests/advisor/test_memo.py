@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +48,38 @@ def test_another_question_or_kind_has_another_answer(memo: Memo, tmp_path: Path)
     assert memo.read(["other"]) is None
     assert not memo.knows(["other"])
     assert Memo(DiskCache(tmp_path), "other").read(["question"]) is None
+
+
+def make_older(path: Path, days: float) -> None:
+    """Make a file older."""
+    seconds = time.time() - days * 86_400
+    os.utime(path, (seconds, seconds))
+
+
+def test_old_answers_are_removed_when_another_one_is_remembered(memo: Memo, tmp_path: Path) -> None:
+    memo.write(["old"], "answer")
+    memo.write(["recent"], "answer")
+    old, recent = (DiskCache(tmp_path).path_of("kind", memo._key([name])) for name in ("old", "recent"))
+    make_older(old, 31)
+    make_older(recent, 29)
+    make_older(DiskCache(tmp_path).path_of("pruned", "kind"), 2)
+    DiskCache(tmp_path).write("pages", "download", b"content")
+    make_older(DiskCache(tmp_path).path_of("pages", "download"), 100)
+
+    memo.write(["new"], "answer")
+
+    assert memo.read(["old"]) is None
+    assert memo.read(["recent"]) == memo.read(["new"]) == "answer"
+    assert DiskCache(tmp_path).read("pages", "download") == b"content"
+
+
+def test_old_answers_are_searched_once_a_day(memo: Memo, tmp_path: Path) -> None:
+    memo.write(["old"], "answer")
+    make_older(DiskCache(tmp_path).path_of("kind", memo._key(["old"])), 31)
+
+    memo.write(["new"], "answer")
+
+    assert memo.read(["old"]) == "answer"
 
 
 def test_another_program_does_not_find_the_answer(memo: Memo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,8 @@ REASON = "the baseline does not run on the target"
 
 
 @pytest.fixture
-def project(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(no_user_configuration: None, index: PackageIndex, tmp_path: Path) -> Path:
     """Requirements of PyTorch, whose newest release on the index has no code for a V100."""
-    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
-    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     for version in ("2.5.1", "2.15.0"):
         index.add("torch", version, code="")
     for version in ("1.0", "2.0"):

@@ -71,11 +71,7 @@ def leaves_the_baseline(seed: int, noise: Noise, gain: float = 0.0) -> bool:
         )
         offered = {"numpy": [Version(version) for version in VERSIONS]}
         terms = estimator.terms(offered, {"numpy": Version(VERSIONS[0])})
-    return any(
-        speed_steps(gain, framework.comparisons) > 0
-        for framework in terms.frameworks
-        for gain in framework.alone.values()
-    )
+    return any(speed_steps(gain, framework.comparisons) > 0 for framework in terms for gain in framework.alone.values())
 
 
 KINDS = (

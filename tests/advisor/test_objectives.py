@@ -11,8 +11,15 @@ from packaging.version import Version
 
 from advisor.resolve.score.costs import SPEED_STEP, speed_steps
 from knowledge.domain.ratio import Ratio
-from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms
-from tests.advisor.factories import FixedScores, build_problem, exact_gain, recommend_stack, versions_of
+from knowledge.estimate.gains import CompanionGain, FrameworkGains
+from tests.advisor.factories import (
+    FixedScores,
+    build_problem,
+    companion_gains,
+    exact_gain,
+    recommend_stack,
+    versions_of,
+)
 from tests.examples import examples
 from tests.package_index import PackageIndex
 
@@ -54,22 +61,26 @@ def test_an_absent_companion_gets_no_part_of_a_companions_gain(
     index.add("b", "2.0")
     # By versions of `a` and `b`: version 1.0 of `a` does not require `b`, and would gain with it.
     gained = {("2.0", "2.0"): 0, ("2.0", "1.0"): with_old, ("1.0", ""): without, ("1.0", "1.0"): with_new}
+    # An absent companion counts as that of the baseline.
+    gained |= {("2.0", ""): 0, ("1.0", "2.0"): without}
     gains = FrameworkGains(
         framework="a",
         alone={Version("2.0"): exact_gain(0.0), Version("1.0"): exact_gain(without * 0.0101)},
-        with_companion={
-            (Version(a), "b", Version(b) if b else None): CompanionGain(
-                joint=exact_gain(steps * 0.0101),
-                own=exact_gain((steps - (without if a == "1.0" else 0)) * 0.0101),
-                framework=exact_gain((steps - gained.get(("2.0", b), 0)) * 0.0101),
-            )
-            for (a, b), steps in gained.items()
-        },
+        with_companion=companion_gains(
+            {
+                (Version(a), "b", Version(b) if b else None): CompanionGain(
+                    joint=exact_gain(steps * 0.0101),
+                    own=exact_gain((steps - (without if a == "1.0" else 0)) * 0.0101),
+                    framework=exact_gain((steps - gained.get(("2.0", b), 0)) * 0.0101),
+                )
+                for (a, b), steps in gained.items()
+            }
+        ),
     )
 
     class FixedGains(FixedScores):
-        def terms(self, candidates: object, baseline: object) -> ScoreTerms:
-            return ScoreTerms(frameworks=(gains,))
+        def terms(self, candidates: object, baseline: object) -> tuple[FrameworkGains, ...]:
+            return (gains,)
 
     advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}), min_gain=0.0)
 
@@ -113,20 +124,22 @@ def test_neither_framework_nor_companion_leaves_the_baseline_for_the_gain_of_the
     gains = FrameworkGains(
         framework="a",
         alone={Version("1.0"): of("a"), Version("2.0"): exact_gain(0.0)},
-        with_companion={
-            (Version(v), "b", Version(w)): CompanionGain(
-                joint=of(*["a"] * (v == "1.0"), *["b"] * (w == "1.0")),
-                own=of(*["b"] * (w == "1.0")),
-                framework=of(*["a"] * (v == "1.0")),
-            )
-            for v in ("1.0", "2.0")
-            for w in ("1.0", "2.0")
-        },
+        with_companion=companion_gains(
+            {
+                (Version(v), "b", Version(w)): CompanionGain(
+                    joint=of(*["a"] * (v == "1.0"), *["b"] * (w == "1.0")),
+                    own=of(*["b"] * (w == "1.0")),
+                    framework=of(*["a"] * (v == "1.0")),
+                )
+                for v in ("1.0", "2.0")
+                for w in ("1.0", "2.0")
+            }
+        ),
     )
 
     class FixedGains(FixedScores):
-        def terms(self, candidates: object, baseline: object) -> ScoreTerms:
-            return ScoreTerms(frameworks=(gains,))
+        def terms(self, candidates: object, baseline: object) -> tuple[FrameworkGains, ...]:
+            return (gains,)
 
     advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
 
@@ -144,13 +157,15 @@ def test_the_best_of_many_versions_must_gain_more(index: PackageIndex, tmp_path:
         gains = FrameworkGains(
             framework="a",
             alone={Version("1.0"): gain, Version("2.0"): exact_gain(0.0)},
-            with_companion={},
+            with_companion=companion_gains({}),
             comparisons=comparisons,
         )
 
         class FixedGains(FixedScores):
-            def terms(self, candidates: object, baseline: object, gains: FrameworkGains = gains) -> ScoreTerms:
-                return ScoreTerms(frameworks=(gains,))
+            def terms(
+                self, candidates: object, baseline: object, gains: FrameworkGains = gains
+            ) -> tuple[FrameworkGains, ...]:
+                return (gains,)
 
         advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
         selected.append(versions_of(advice.optimum.stack)["a"])
@@ -176,21 +191,25 @@ def test_the_best_of_many_stacks_must_gain_more_with_each_of_its_packages(
         gains = FrameworkGains(
             framework="a",
             alone={Version("1.0"): of["a"], Version("2.0"): exact_gain(0.0)},
-            with_companion={
-                (Version(v), "b", Version(w)): CompanionGain(
-                    joint=both(*["a"] * (v == "1.0"), *["b"] * (w == "1.0")),
-                    own=both(*["b"] * (w == "1.0")),
-                    framework=both(*["a"] * (v == "1.0")),
-                )
-                for v in ("1.0", "2.0")
-                for w in ("1.0", "2.0")
-            },
+            with_companion=companion_gains(
+                {
+                    (Version(v), "b", Version(w)): CompanionGain(
+                        joint=both(*["a"] * (v == "1.0"), *["b"] * (w == "1.0")),
+                        own=both(*["b"] * (w == "1.0")),
+                        framework=both(*["a"] * (v == "1.0")),
+                    )
+                    for v in ("1.0", "2.0")
+                    for w in ("1.0", "2.0")
+                }
+            ),
             comparisons=comparisons,
         )
 
         class FixedGains(FixedScores):
-            def terms(self, candidates: object, baseline: object, gains: FrameworkGains = gains) -> ScoreTerms:
-                return ScoreTerms(frameworks=(gains,))
+            def terms(
+                self, candidates: object, baseline: object, gains: FrameworkGains = gains
+            ) -> tuple[FrameworkGains, ...]:
+                return (gains,)
 
         advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
         selected.append(versions_of(advice.optimum.stack)[doubtful])

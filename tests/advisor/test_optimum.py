@@ -12,8 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.candidates.problem import NoStackError
-from advisor.resolve.explanation.conflict import find_conflict
-from advisor.resolve.explanation.pinned_conflict import find_pinned_conflict
+from advisor.resolve.explanation.conflict import find_conflict, find_pinned_conflict
 from advisor.resolve.optimum.baseline import BaselineLimitError, resolve_baseline, verify
 from advisor.resolve.optimum.optimise import optimise
 from advisor.resolve.optimum.result import InfeasibleError, Optimum

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,13 +17,14 @@ import typer.core
 from typer.testing import CliRunner
 
 from advisor.api import configuration
-from advisor.api.measurement_options import read_engine_options
-from advisor.api.option import Option, option_group, read_pairs, with_settings
-from advisor.api.options import GROUPS, read_days
+from advisor.api.measurements.options import read_engine_options
+from advisor.api.option import Option, key_fields, option_group, read_pairs, with_settings
+from advisor.api.options import GROUPS, MIN_AGE_DAYS, ResolutionOptions, read_days, read_max_size
 from advisor.cli.app import COMMANDS, make_app
 from advisor.cli.command_help import CommandGroup, help_row
 from advisor.cli.options import expand_options
 from knowledge.domain.errors import InputError
+from knowledge.domain.ratio import MIN_GAIN
 from tests.package_index import PackageIndex
 
 
@@ -110,7 +111,8 @@ def test_a_remembered_advice_imports_neither_pydantic_nor_the_solver(
     (tmp_path / "requirements.txt").write_text("a\n")
     program = (
         "import atexit, sys\n"
-        "atexit.register(lambda: print(*sorted({'pydantic', 'ortools', 'networkx', 'sqlalchemy'} & {*sys.modules})))\n"
+        "names = {'pydantic', 'ortools', 'networkx', 'sqlalchemy', 'advisor.api.session', 'advisor.api.search'}\n"
+        "atexit.register(lambda: print(*sorted(names & {*sys.modules})))\n"
         "from advisor.cli.app import main\n"
         "main()\n"
     )
@@ -126,7 +128,8 @@ def test_a_remembered_advice_imports_neither_pydantic_nor_the_solver(
         for _ in range(2)
     )
 
-    assert first.stdout.splitlines()[-1] == "ortools pydantic sqlalchemy"
+    loaded = "advisor.api.search advisor.api.session ortools pydantic sqlalchemy"
+    assert first.stdout.splitlines()[-1] == loaded
     assert second.stdout.splitlines()[:-1] == first.stdout.splitlines()[:-1]
     assert second.stdout.splitlines()[-1] == ""
 
@@ -143,8 +146,14 @@ class _PaintOptions:
     layers: Annotated[int | None, Option("--layers", key="layers", otherwise="2", parse=read_days, help="Layers.")] = (
         None
     )
-    brushes: Annotated[int, Option("--brushes", key="brushes", help="Brushes.")] = 1
-    is_dry: Annotated[bool, Option("--dry", key="dry", help="Wait until it is dry.")] = False
+    brushes: Annotated[
+        int | None,
+        Option("--brushes", key="brushes", per_target=True, otherwise="1", minimum=1, example="2", help="Brushes."),
+    ] = None
+    is_dry: Annotated[
+        bool | None, Option("--dry/--wet", key="dry", otherwise="false", help="Wait until it is dry.")
+    ] = None
+    thinner: Annotated[str | None, Option("--thinner", key="thinner", check=read_max_size, help="Thinner.")] = None
 
 
 def test_an_option_is_declared_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,10 +173,11 @@ def test_an_option_is_declared_in_one_place(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert "--colour COLOUR" in help_text
     assert runs == [_PaintOptions(colour="red", layers=3), _PaintOptions(colour="green")]
-    assert with_settings(runs[1], {"colour": "red", "layers": 5}) == _PaintOptions(colour="green", layers=5)
-    assert with_settings(_PaintOptions(), {}) == _PaintOptions(colour="blue", layers=2)
-    assert with_settings(_PaintOptions(layers=1), {"brushes": 3, "dry": True}) == _PaintOptions(
-        colour="blue", layers=1, brushes=3, is_dry=True
+    completed = _PaintOptions(colour="blue", layers=2, brushes=1, is_dry=False)
+    assert with_settings(runs[1], {"colour": "red", "layers": 5}) == replace(completed, colour="green", layers=5)
+    assert with_settings(_PaintOptions(), {}) == completed
+    assert with_settings(_PaintOptions(layers=1), {"brushes": 3, "dry": True}) == replace(
+        completed, layers=1, brushes=3, is_dry=True
     )
     assert "colour: Colour of the stack. Or ``none``." in (inspect.getdoc(_PaintOptions) or "")
     assert configuration.keys()["colour"].meaning == "Colour of the stack. Or `none`."
@@ -180,3 +190,63 @@ def test_an_option_is_declared_in_one_place(monkeypatch: pytest.MonkeyPatch) -> 
         configuration.check_table({"color": "red"}, "pyproject.toml")
     with pytest.raises(InputError, match="`many` is not a number of days"):
         with_settings(_PaintOptions(), {"layers": "many"})
+
+
+def test_a_value_that_equals_the_default_is_a_value() -> None:
+    settings = {"brushes": 3, "dry": True}
+
+    assert with_settings(_PaintOptions(brushes=1, is_dry=False), settings).brushes == 1
+    assert with_settings(_PaintOptions(brushes=1, is_dry=False), settings).is_dry is False
+    assert with_settings(_PaintOptions(is_dry=True), {"dry": False}).is_dry is True
+
+
+def test_an_option_with_a_key_has_a_default_that_says_that_nothing_is_given() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Wrong:
+        is_dry: Annotated[bool, Option("--dry", key="dry", help="Wait until it is dry.")] = False
+
+    with pytest.raises(TypeError, match=r"`Wrong.is_dry` has a key, so its default must be `None`"):
+        key_fields(Wrong)
+
+
+@pytest.mark.parametrize(
+    ("table", "message", "hint"),
+    [
+        ({"layers": "many"}, "`tool.advisor.layers`: `many` is not a number of days", 'write it as `layers = "..."`'),
+        ({"thinner": "2"}, "`tool.advisor.thinner`: `2` is not a size", 'write it as `thinner = "..."`'),
+        ({"brushes": 0}, "`tool.advisor.brushes`: it is 0, and must be at least 1", "write it as `brushes = 2`"),
+        ({"allow": ["x"]}, "`tool.advisor.allow`: `x` cannot be allowed", "choose one of `replace-packages`, "),
+        (
+            {"targets": {"a": {"brushes": 0}}},
+            "`tool.advisor.targets.a.brushes`: it is 0, and must be at least 1",
+            "write it as `brushes = 2`",
+        ),
+    ],
+)
+def test_each_kind_of_key_is_checked_with_its_file(
+    monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], message: str, hint: str
+) -> None:
+    monkeypatch.setattr("advisor.api.configuration.GROUPS", [*GROUPS, _PaintOptions])
+
+    with pytest.raises(InputError) as error:
+        configuration.check_table(table, "pyproject.toml")
+
+    assert error.value.message == f"`pyproject.toml`: {message}"
+    assert error.value.hint.startswith(hint)
+
+
+def test_a_target_may_have_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.api.configuration.GROUPS", [*GROUPS, _PaintOptions])
+
+    configuration.check_table({"targets": {"a": {"brushes": 3, "lock": "a.txt"}}}, "pyproject.toml")
+    with pytest.raises(InputError, match="`tool.advisor.targets.a.lock` has a value of the wrong type"):
+        configuration.check_table({"targets": {"a": {"lock": 3}}}, "pyproject.toml")
+
+
+def test_defaults_of_numbers_are_in_the_help() -> None:
+    rows = {line.split()[0]: line for line in help_of("advise") if line.strip().startswith("--min")}
+
+    assert rows["--min-gain"].endswith("(default: 3%)")
+    assert rows["--min-age"].endswith("(default: 14)")
+    assert with_settings(ResolutionOptions(), {}).min_gain_fraction == MIN_GAIN
+    assert with_settings(ResolutionOptions(), {}).min_age_days == MIN_AGE_DAYS

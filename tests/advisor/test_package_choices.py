@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import (
     AllowedReplacements,
     NoStackError,
@@ -99,7 +97,6 @@ def test_the_packages_are_those_of_brute_force(releases: Releases, roots: tuple[
         request = make_request(
             problem,
             score_of(problem, source, "latest", builds=TargetBuilds(CATALOGUE, rules, MACHINE)),
-            cast(IndexCandidates, source),
             Effort(),
         )
         solved = with_best_packages(request, AllowedReplacements(by_hardware=True)).solve()
@@ -137,7 +134,7 @@ def test_the_interpreter_is_that_of_brute_force(
         score = score_of(problem, source, "latest", builds=TargetBuilds((), rules, MACHINE))
         return ProblemVariant(
             label=str(number),
-            select=lambda: Selection(request=make_request(problem, score, cast(IndexCandidates, source), Effort())),
+            select=lambda: Selection(request=make_request(problem, score, Effort())),
             costs={"freshness-direct": ages[number] * HOURS_PER_RELEASE, "freshness": ages[number] * HOURS_PER_RELEASE},
         )
 

@@ -12,7 +12,8 @@ from poetry.core.constraints.version import Version as PoetryVersion
 from poetry.core.constraints.version import parse_constraint
 
 from advisor.project.formats.poetry import read_poetry
-from advisor.project.interface import ProjectRequirements
+from advisor.project.interface import NOTHING, ProjectRequirements
+from advisor.project.text_file import TomlFile
 from knowledge.domain.errors import InputError
 from tests.examples import examples
 
@@ -23,7 +24,8 @@ ranges = st.tuples(st.sampled_from(["^", "~", ">=", "<", ">", "=="]), releases).
 
 
 def read(constraint: str) -> ProjectRequirements:
-    return read_poetry(Path("pyproject.toml"), "", {"dependencies": {"x": constraint}})
+    document = {"tool": {"poetry": {"dependencies": {"x": constraint}}}}
+    return read_poetry(TomlFile(Path("pyproject.toml"), "", document), NOTHING)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from packaging.version import Version
 from advisor.index.cache import DiskCache
 from advisor.resolve.score.predictor import Predictor
 from knowledge.domain.ratio import Ratio
-from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, ScoreTerms
+from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains
 from knowledge.store.base import KnowledgeBaseError
 from tests.advisor.factories import MACHINE
 
@@ -27,19 +27,17 @@ def gain(mean: float) -> Ratio:
 
 
 CELL = CompanionGain(joint=gain(0.1), own=gain(0.2), framework=gain(0.3))
-TERMS = ScoreTerms(
-    frameworks=(
-        FrameworkGains(
-            framework="torch",
-            alone={NEW: gain(0.0), OLD: gain(1 / 3)},
-            with_companion=CompanionGains(
-                own={NEW: "2.0", OLD: "2.0"},
-                companions={"numpy": {Version("1.26"): "1.26", None: ""}},
-                cells={("2.0", "numpy", "1.26"): CELL, ("2.0", "numpy", ""): CELL},
-            ),
-            comparisons=3,
+TERMS = (
+    FrameworkGains(
+        framework="torch",
+        alone={NEW: gain(0.0), OLD: gain(1 / 3)},
+        with_companion=CompanionGains(
+            own={NEW: "2.0", OLD: "2.0"},
+            companions={"numpy": {Version("1.26"): "1.26", None: ""}},
+            cells={("2.0", "numpy", "1.26"): CELL, ("2.0", "numpy", ""): CELL},
         ),
-    )
+        comparisons=3,
+    ),
 )
 
 
@@ -49,7 +47,7 @@ class _Estimator:
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def terms(self, *_: Any) -> ScoreTerms:
+    def terms(self, *_: Any) -> tuple[FrameworkGains, ...]:
         self.calls.append("terms")
         return TERMS
 

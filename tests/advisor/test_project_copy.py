@@ -55,4 +55,4 @@ def test_without_git_the_copy_has_everything_except_environments_and_caches(tmp_
     ],
 )
 def test_patterns_select_files(pattern: str, selected: tuple[str, ...]) -> None:
-    assert select_files((pattern,), ("a.py", "d/b.py", "d/e/c.py", "d/x.csv"), "pyproject.toml") == selected
+    assert select_files((pattern,), ("a.py", "d/b.py", "d/e/c.py", "d/x.csv")) == selected

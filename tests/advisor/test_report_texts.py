@@ -16,7 +16,7 @@ from packaging.version import Version
 import advisor
 from advisor.api.queries import HardwareComparison
 from advisor.api.session import AdviceResult
-from advisor.domain.words import indicator_text, ratio_text
+from advisor.domain.words import indicator_text, range_text, ratio_text, workload_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.comparison import LockComparison, PackageChange
 from advisor.gate.findings import Finding, Place
@@ -31,6 +31,7 @@ from advisor.report.advice.formats import ADVICE_FORMATS
 from advisor.report.advice.formats.text import evidence_lines
 from advisor.report.advice.reasons import explanation_text, prices_text
 from advisor.report.advice.settings import setting_rows
+from advisor.report.advice.summary import workload_line
 from advisor.report.check.formats import CHECK_FORMATS
 from advisor.report.formats import Presentation
 from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, rendered
@@ -43,8 +44,8 @@ from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
-from knowledge.estimate.interface import Effect, Evidence, PredictedChange, Prediction
-from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.estimate.interface import Effect, Evidence, KindPrediction, PredictedChange, Prediction
+from knowledge.estimate.setting_effect import MeasurementSource, SettingEffect
 from knowledge.evidence.accelerator_pairs import AcceleratorPair
 from tests.advisor.factories import build_problem, build_request, ratio_of
 from tests.package_index import PackageIndex
@@ -170,7 +171,7 @@ def effect(text: str, speedup: float, low: float, high: float, *, pairs_here: in
         over=f"{text.partition('=')[0]}=default",
         workload="transformer-training",
         ratio=ratio_of(speedup, low, high),
-        sources=(SettingSource(name="measured with this program", pairs=4, first_year=0, last_year=0),),
+        sources=(MeasurementSource(name="measured with this program", pairs=4, last_year=0),),
         same_tasks=True,
         accelerator_pairs=pairs_here,
     )
@@ -352,16 +353,17 @@ def test_no_other_function_rounds_a_ratio() -> None:
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_report_prints_what_its_file_shows(
-    texts: dict[str, Callable[[Layout], str]], name: str, width: int, tmp_path: Path
+    texts: dict[str, Callable[[Layout], str]], name: str, width: int, pytestconfig: pytest.Config
 ) -> None:
-    """If the change is intended, copy the printed file to `tests/fixtures/reports`."""
+    """If a change is intended, `pytest tests/advisor/test_report_texts.py --snapshot-update` writes the files."""
     path = REPORTS / f"{name}-{width}.txt"
 
     printed = texts[name](Layout(width=width)) + "\n"
 
-    (tmp_path / path.name).write_text(printed)
-    assert path.is_file(), f"new report: {tmp_path / path.name}"
-    assert printed == path.read_text(), f"printed: {tmp_path / path.name}"
+    if pytestconfig.getoption("--snapshot-update"):
+        path.write_text(printed)
+    assert path.is_file(), "new report: `--snapshot-update` writes it"
+    assert printed == path.read_text(), "`--snapshot-update` writes the file again"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -430,6 +432,21 @@ def test_no_report_shows_the_syntax_of_indicators(texts: dict[str, Callable[[Lay
 def test_an_indicator_is_named_in_words(label: str, words: str) -> None:
     assert indicator_text(label).startswith(words)
     assert "[" not in indicator_text(label)
+
+
+def test_a_speed_that_rounds_to_no_difference_has_no_sign() -> None:
+    assert [ratio_text(ratio, "percent") for ratio in (0.9999, 1.0001, 0.999)] == ["0.0", "0.0", "-0.1"]
+
+
+def test_without_a_selected_workload_the_report_does_not_name_one_as_if_it_were_selected(advice: AdviceResult) -> None:
+    kinds = (KindPrediction(workload="numeric", ratio=ratio_of(1.1, 1.0, 1.2)),)
+    prediction = replace(PREDICTION, workload="numeric", kinds=kinds)
+
+    line = workload_line(replace(advice, proposal=None, advice=replace(advice.advice, prediction=prediction)))
+
+    assert line == "none selected: numeric is the only measured kind (`--workload NAME`)"
+    assert workload_text(prediction) == "workload `numeric`, the only measured kind"
+    assert range_text(prediction) == ""
 
 
 def test_control_characters_of_a_server_do_not_reach_the_terminal() -> None:

@@ -18,10 +18,8 @@ ARGUMENTS = ("advise", "--dry-run", "-r", "requirements.txt", "--hardware", "cpu
 
 
 @pytest.fixture
-def stack(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stack(no_user_configuration: None, index: PackageIndex, tmp_path: Path) -> Path:
     """Requirements of a measured framework, of one that has not been measured on the target, and of others."""
-    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
-    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     index.add("tensorflow-cpu", "2.20.0", ["numpy"], code="")
     index.add("numpy", "2.0.2", code="")
     index.add("tf-nightly", "2.21.0.dev20260101", code="")

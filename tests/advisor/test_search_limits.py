@@ -105,7 +105,7 @@ def test_an_optimal_stack_survives_an_interruption_while_ties_are_broken(
     request = with_max_size(sized_request, size_of(sized_request, "2.0"))
     start = CandidateStack(c for c in request.source.candidates(NormalizedName("a")) if str(c.version) == "1.0")
 
-    optimum = solve(replace(request, baseline=start, effort=Effort(limit=TimeLimit(keeps_result=True))))
+    optimum = solve(replace(request, effort=Effort(limit=TimeLimit(keeps_result=True))).with_score(baseline=start))
 
     assert versions_of(optimum.stack) == {"a": "2.0"}
     assert (optimum.proven, optimum.unique) == (True, False)
@@ -242,7 +242,7 @@ def test_a_stack_with_more_than_is_needed_is_no_result_at_the_limit(index: Packa
     index.add("b", "1.0")
     wider = build_request(index, tmp_path, build_problem("app", "b"))
 
-    late = replace(request, baseline=wider.baseline, effort=Effort(limit=TimeLimit(0.0)))
+    late = replace(request, effort=Effort(limit=TimeLimit(0.0))).with_score(baseline=wider.baseline)
 
     with pytest.raises(SearchLimitError):
         solve(late)
@@ -287,8 +287,8 @@ def test_an_answer_that_compared_only_a_part_is_not_remembered(
             open_session(ProjectOptions(files=files, target=target, indexes=indexes)) as session,
         ):
             interrupt_searches(patch, search_that_ends, by=SearchLimitError)
-            memory = AnswerMemory(session, format="text", outputs=[Path("pylock.toml")])
-            memory.store(RememberedAnswer(report="the report", locks={}))
+            memory = AnswerMemory(session.inputs, format="text", outputs=[Path("pylock.toml")])
+            session.remember(memory, RememberedAnswer(report="the report", locks={}))
             return memory.recall() is not None
 
     assert not remembered_after(1)

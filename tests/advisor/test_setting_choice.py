@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -15,9 +16,10 @@ from packaging.version import Version
 from advisor.resolve.explanation.recommended_settings import recommended_settings
 from advisor.resolve.score.setting_choice import TargetSettings, best_settings
 from knowledge.catalogue.fit import contradictions
+from knowledge.domain.codec import decoded, encoded
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.ratio import Ratio
-from knowledge.estimate.gains import PairGain, SettingGains, SettingValue, gains_from, gains_record
+from knowledge.estimate.gains import PairGain, SettingGains, SettingValue
 from tests.advisor.factories import MACHINE, FixedScores
 from tests.advisor.setting_estimates import ALLOCATOR, AMP, KnownTo
 from tests.advisor.small_problems import (
@@ -344,4 +346,4 @@ def test_frameworks_of_one_process_agree_about_its_settings(
 def test_gains_survive_the_cache() -> None:
     gains = gains_of({("amp", "bfloat16"): 7}, {(("amp", "bfloat16"), ("compile", "on")): 3})
 
-    assert gains_from(gains_record([gains])) == (gains,)
+    assert decoded(tuple[SettingGains, ...], json.loads(json.dumps(encoded([gains])))) == (gains,)

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from advisor.resolve.score.speed_comparison import SpeedComparison
 from knowledge.domain.ratio import Ratio
-from knowledge.estimate.gains import ScoreTerms, SettingGains
+from knowledge.estimate.gains import FrameworkGains, SettingGains
 from tests.advisor.factories import FixedScores
 from tests.advisor.setting_estimates import ALLOCATOR, KnownTo
 from tests.advisor.small_problems import Releases, ReleaseSource
@@ -30,9 +30,11 @@ class GainsByVersion(FixedScores):
         self._comparisons = comparisons
         self.versions = tuple(predicted)
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
-        frameworks = super().terms(candidates, baseline).frameworks
-        return ScoreTerms(frameworks=tuple(replace(f, comparisons=self._comparisons) for f in frameworks))
+    def terms(
+        self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]
+    ) -> tuple[FrameworkGains, ...]:
+        frameworks = super().terms(candidates, baseline)
+        return tuple(replace(f, comparisons=self._comparisons) for f in frameworks)
 
     def setting_gains(self, candidates: object, stack: object) -> tuple[SettingGains, ...]:
         alone = {Version(v): {ALLOCATOR: predicted} for v, predicted in self._predicted.items()}

@@ -17,9 +17,9 @@ from packaging.tags import Tag
 from advisor.domain.target import make_target
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.recommendation.agreement import share_versions
 from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
-from advisor.resolve.recommendation.shared_versions import share_versions
 from tests.advisor.factories import MACHINE, FixedScores, build_problem, build_request, versions_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from advisor.domain.words import size_text
 from advisor.index.client import IndexClient
-from advisor.index.metadata.file_sizes import FileSizes
+from advisor.index.metadata import file_sizes
 from advisor.locks.lock import LockedFile, LockedVersion
 from advisor.report.advice.sizes import size_lines, tiles
 from advisor.resolve.candidates.index import IndexCandidates
@@ -63,11 +63,6 @@ def unpacked(content: bytes) -> int:
     """Return the unpacked size of a wheel, by reading the whole of it."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         return sum(len(archive.read(name)) for name in archive.namelist())
-
-
-def limit_time(client: IndexClient, seconds: float) -> None:
-    """Let a client wait for sizes for a short time only."""
-    client.file_sizes = FileSizes(client._distributions, offline=client.offline, seconds=seconds)
 
 
 @pytest.mark.parametrize("on_page", [True, False])
@@ -165,7 +160,7 @@ def test_no_whole_file_is_downloaded_from_a_server_without_ranges(index: Package
 
 
 def test_a_server_that_hangs_costs_one_time_out(
-    index: PackageIndex, tmp_path: Path, clients: list[IndexClient]
+    index: PackageIndex, tmp_path: Path, clients: list[IndexClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.sizes = False
     names = [f"p{number}" for number in range(40)]
@@ -173,7 +168,8 @@ def test_a_server_that_hangs_costs_one_time_out(
         index.add(name, "1.0")
         index.faults[f"/files/{name}-1.0-py3-none-any.whl"] = lambda _: time.sleep(20)
     clients.append(build_client(index, tmp_path / "cache"))
-    limit_time(clients[0], 1.0)
+    for limit in ("SECONDS", "WAIT_SECONDS"):
+        monkeypatch.setattr(file_sizes, limit, 1.0)
     source, stack = candidates_of(clients[0], *names)
 
     start = time.monotonic()

@@ -38,8 +38,7 @@ def test_a_hard_model_is_presolved_and_its_refinements_at_once(monkeypatch: pyte
     second = refined.solve(Effort(), costs=costs)
 
     assert runs == [False, True, True]
-    assert first.value == first.bound
-    assert second.value >= first.value
+    assert second.bound >= first.bound
 
 
 def test_an_easy_model_is_not_presolved(monkeypatch: pytest.MonkeyPatch) -> None:

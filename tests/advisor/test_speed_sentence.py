@@ -21,12 +21,11 @@ from packaging.version import Version
 from advisor.resolve.optimum.request import solve
 from advisor.resolve.optimum.result import InfeasibleError
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import MIN_GAIN
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
-from knowledge.domain.ratio import RISK, Ratio
-from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms, SettingGains, SettingValue
-from tests.advisor.factories import MACHINE, FixedScores
+from knowledge.domain.ratio import MIN_GAIN, RISK, Ratio
+from knowledge.estimate.gains import CompanionGain, FrameworkGains, SettingGains, SettingValue
+from tests.advisor.factories import MACHINE, FixedScores, companion_gains
 from tests.advisor.setting_estimates import KnownTo
 from tests.advisor.small_problems import (
     Ages,
@@ -102,7 +101,9 @@ class WorldEstimator(FixedScores):
         super().__init__({})
         self._world = world
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
+    def terms(
+        self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]
+    ) -> tuple[FrameworkGains, ...]:
         difference = self._world.difference
         frameworks = []
         for name in sorted({"a", "c"} & set(candidates) & set(baseline)):
@@ -123,9 +124,14 @@ class WorldEstimator(FixedScores):
                 if has_companion
             }
             frameworks.append(
-                FrameworkGains(framework=name, alone=alone, with_companion=pairs, comparisons=self._world.comparisons)
+                FrameworkGains(
+                    framework=name,
+                    alone=alone,
+                    with_companion=companion_gains(pairs),
+                    comparisons=self._world.comparisons,
+                )
             )
-        return ScoreTerms(frameworks=tuple(frameworks))
+        return tuple(frameworks)
 
     def setting_gains(self, candidates: object, stack: object) -> tuple[SettingGains, ...]:
         assert isinstance(candidates, dict)

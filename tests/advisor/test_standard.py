@@ -46,7 +46,7 @@ def other() -> Iterator[PackageIndex]:
 def stack_from(configuration: IndexConfiguration, cache: Path, problem: ResolutionProblem) -> dict[str, str]:
     client = IndexClient(configuration, cache=DiskCache(cache))
     source = IndexCandidates(client, problem)
-    request = make_request(problem, score_of(problem, source, "latest"), source, Effort())
+    request = make_request(problem, score_of(problem, source, "latest"), Effort())
     return versions_of(recommend(Selection(request=request)).optimum.stack)
 
 

@@ -20,11 +20,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.api.context import prepare_target
-from advisor.api.gate_session import read_project_policy
+from advisor.api.context import load_project, prepare_target, select_targets
+from advisor.api.gate.gate_session import read_project_policy
+from advisor.api.indexes import make_client
 from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
-from advisor.api.project import load_project, select_targets
-from advisor.api.resources import make_client
 from advisor.domain.target import Target, make_target
 from advisor.index.access import IndexAccess
 from advisor.index.addresses import url_of_path
@@ -45,7 +44,7 @@ from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, workloa
 from benchmarks.observation_folder import ObservationFolder
 from knowledge.catalogue.variant_properties import supported_properties
 from knowledge.domain.errors import AdvisorError, InputError
-from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
+from knowledge.exchange.files import SkippedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.mlperf.results import distinct_results
 from knowledge.exchange.mlperf.tree import read_results
 from knowledge.exchange.published.observations import read_published
@@ -219,7 +218,7 @@ def _read_variants(content: bytes, folder: Path) -> None:
 
 def _read_observations(content: bytes, folder: Path) -> None:
     path = str(folder / "observations.jsonl")
-    damaged: list[DamagedLine] = []
+    damaged: list[SkippedLine] = []
     lines = read_lines(content, where=path, damaged=damaged)
     observations = tuple(read_observations(lines, where=path, damaged=damaged))
     observation_file(observations)

@@ -11,7 +11,7 @@ from typing import Any
 
 from knowledge.catalogue.slower import SlowerRule
 from knowledge.domain.frameworks import FRAMEWORKS
-from knowledge.domain.hardware import Cpu, Driver, HardwareProfile
+from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.hardware.detect import detect
@@ -170,12 +170,17 @@ def slower_rule(**fields: Any) -> SlowerRule:
     return SlowerRule(**usual | fields)
 
 
+def accelerator(*, numa_node: int | None, **facts: Any) -> Accelerator:
+    return Accelerator(vendor="nvidia", numa_nodes=() if numa_node is None else (numa_node,), **facts)
+
+
 def recorded(name: str) -> HardwareProfile:
     folder = MACHINES / name
     reading = NvmlReading()
     if (folder / "nvml.json").exists():
         nvml = json.loads((folder / "nvml.json").read_text())
         driver = Driver(version=nvml["driver"], newest_cuda=nvml["newest_cuda"])
-        reading = NvmlReading(accelerators=group_devices(nvml["devices"], nvml["interconnect"]), driver=driver)
+        devices = [accelerator(**device) for device in nvml["devices"]]
+        reading = NvmlReading(accelerators=group_devices(devices, nvml["interconnect"]), driver=driver)
     about = json.loads((folder / "about.json").read_text())
     return detect(folder, nvml=reading, machine=about["machine"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from advisor.api.resources import AdmittingSink
+from advisor.api.stores import AdmittingSink
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.store import tables

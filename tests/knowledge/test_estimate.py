@@ -174,7 +174,7 @@ def test_the_gain_of_an_unmeasured_version_is_uncertain() -> None:
 
 def gains(fitted: WorkloadEstimator, *candidates: str, baseline: str) -> dict[str, Ratio]:
     offered = {"numpy": [Version(v) for v in candidates], "other": [Version("1")]}
-    (framework,) = fitted.terms(offered, {"numpy": Version(baseline)}).frameworks
+    (framework,) = fitted.terms(offered, {"numpy": Version(baseline)})
     assert framework.framework == "numpy"
     return {str(version): gain for version, gain in framework.alone.items()}
 

@@ -317,7 +317,7 @@ def test_a_benchmark_of_a_framework_without_measurements_of_the_workload_decides
         assert predicted.workload == "benchmark"
         assert predicted.speedup == pytest.approx(math.exp(0.4), rel=0.04)
     assert all(effect.low < effect.high for effect in untried)
-    assert len(own.terms(candidates, stack).frameworks) == 1 or not versions
+    assert len(own.terms(candidates, stack)) == 1 or not versions
 
 
 @pytest.mark.shipped

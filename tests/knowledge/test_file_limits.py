@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from knowledge.domain.errors import InputError
-from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
+from knowledge.exchange.files import SkippedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.mlperf.descriptions import read_description
 from knowledge.exchange.mlperf.tree import read_results
 from tests.knowledge.mlperf_files import MLL
@@ -22,7 +22,7 @@ MIB = 2**20
 def test_a_decompression_bomb_is_refused() -> None:
     bomb = gzip.compress(b"\n" * (64 * MIB))
 
-    cases: tuple[list[DamagedLine] | None, ...] = (None, [])
+    cases: tuple[list[SkippedLine] | None, ...] = (None, [])
     for damaged in cases:
         with pytest.raises(InputError, match=r"`o\.jsonl\.gz` cannot be read: .* more than 100 times"):
             read_lines(bomb, where="o.jsonl.gz", damaged=damaged)
@@ -59,7 +59,7 @@ def test_a_line_that_is_not_text_is_reported_and_the_others_are_read(number: int
     lines = observation_file([observation()]).split(b"\n")
     lines.insert(number - 1, b"\xff")
     content = b"\n".join(lines)
-    damaged: list[DamagedLine] = []
+    damaged: list[SkippedLine] = []
 
     with pytest.raises(InputError, match=rf"o\.jsonl:{number}: not UTF-8"):
         list(read_observations(read_lines(content, where="o.jsonl"), where="o.jsonl"))
@@ -70,7 +70,7 @@ def test_a_line_that_is_not_text_is_reported_and_the_others_are_read(number: int
 
 
 def test_reading_stops_in_a_file_of_damaged_lines_only() -> None:
-    damaged: list[DamagedLine] = []
+    damaged: list[SkippedLine] = []
 
     with pytest.raises(InputError, match="more than 10000 lines are not records"):
         list(read_observations(read_lines(b"ab\n" * 10_001, where="o", damaged=damaged), where="o", damaged=damaged))
@@ -80,7 +80,7 @@ def test_lines_before_the_damage_of_a_compressed_file_are_read() -> None:
     observations = list(block({"2.0.0": 1.0, "2.1.0": 1.2}, rounds=400))
     content = bytearray(gzip.compress(observation_file(observations)))
     content[len(content) // 2 :] = b"\xff" * 100
-    damaged: list[DamagedLine] = []
+    damaged: list[SkippedLine] = []
 
     valid = list(read_observations(read_lines(bytes(content), where="o", damaged=damaged), where="o", damaged=damaged))
 

@@ -12,7 +12,7 @@ from knowledge.domain.errors import InputError
 from knowledge.hardware.accelerators import accelerator_models, model_of
 from knowledge.hardware.detect import detect, x86_level
 from knowledge.hardware.nvml import read_nvml
-from knowledge.hardware.profiles import find_profile, read_profile, shipped_machine, shipped_names
+from knowledge.hardware.profiles import find_profile, read_profile, shipped_machine
 from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, find_machine, shipped_machines
 from tests.knowledge.samples import recorded
 
@@ -90,7 +90,7 @@ def test_this_machine_is_detected_without_error() -> None:
     assert profile.memory_bytes
 
 
-@pytest.mark.parametrize("name", [*shipped_names(), *cloud_instances()])
+@pytest.mark.parametrize("name", [*shipped_machines(), *cloud_instances()])
 def test_a_shipped_machine_is_valid_and_known_to_archspec(name: str) -> None:
     import archspec.cpu
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from docs.mlperf_data import without_details
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
 from knowledge.evidence.mlperf import Score, efficiency, scaling, score_submissions, software_gains
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.mlperf.descriptions import read_description
 from knowledge.exchange.mlperf.logs import UnreadableLogError, read_log
-from knowledge.exchange.mlperf.results import without_details
 from knowledge.exchange.mlperf.systems import make_system
 from knowledge.exchange.mlperf.tree import read_results
 from tests.knowledge.mlperf_files import DESCRIPTIONS, FILES, MLL, MLLOG, V05, _tree
@@ -99,7 +99,7 @@ def test_a_log_without_a_time_is_reported_with_the_reason(text: str, reason: str
 
 @pytest.mark.parametrize("text", DESCRIPTIONS.values(), ids=DESCRIPTIONS)
 def test_all_spellings_of_a_system_are_the_same_system(text: str) -> None:
-    system = make_system("box", read_description(text), benchmark="resnet", submitter="us")
+    system = make_system("box", read_description(text), benchmark="resnet")
 
     versions = {p.name: (p.version, p.index) for p in system.stack.packages}
     assert versions["mxnet"] == ("20.6", "ngc")
@@ -126,7 +126,7 @@ def test_all_spellings_of_a_system_are_the_same_system(text: str) -> None:
 def test_without_a_description_hardware_is_read_from_the_name(
     name: str, model: str, chips: int, nodes: int | None
 ) -> None:
-    hardware = make_system(name, {}, benchmark="resnet", submitter="us").hardware
+    hardware = make_system(name, {}, benchmark="resnet").hardware
 
     assert [(a.model, a.count) for a in hardware.accelerators] == [(model, chips)]
     assert hardware.nodes == nodes

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docs.mlperf_data import without_details
 from knowledge.domain.observation import Observation
 from knowledge.evidence.mlperf import score_submissions
 from knowledge.exchange.files import read_lines, read_observations
@@ -20,7 +21,6 @@ from knowledge.exchange.mlperf.results import (
     ContentCounter,
     content_key,
     distinct_results,
-    without_details,
 )
 from knowledge.exchange.mlperf.tree import read_results
 from knowledge.store.engine import open_knowledge_base

@@ -24,7 +24,7 @@ GPU: dict[str, object] = {
 
 
 def system_of(fields: dict[str, object], *, benchmark: str = "bert") -> System:
-    return make_system("box", read_description(json.dumps(fields)), benchmark=benchmark, submitter="us")
+    return make_system("box", read_description(json.dumps(fields)), benchmark=benchmark)
 
 
 STACKS = {
@@ -55,7 +55,7 @@ def test_a_software_stack_is_read_in_every_form(stack: object) -> None:
     system = system_of({"framework": "PyTorch 2.3.0", "other_software_stack": stack, **GPU})
 
     assert (system.stack.cuda, system.stack.cudnn, system.stack.version_of("nccl")) == ("12.4.1", "9.1.0", "2.21.5")
-    assert (system.framework, system.stack.version_of("torch")) == ("torch", "2.3.0")
+    assert (system.software.framework, system.stack.version_of("torch")) == ("torch", "2.3.0")
     assert system.warnings == ()
 
 
@@ -82,7 +82,11 @@ def test_the_framework_of_a_benchmark_is_read_with_its_version(
 ) -> None:
     system = system_of({"framework": framework, **GPU}, benchmark=benchmark)
 
-    assert (system.framework, system.stack.version_of(name), system.container) == (name, version, container)
+    assert (system.software.framework, system.stack.version_of(name), system.software.container) == (
+        name,
+        version,
+        container,
+    )
 
 
 def test_the_contents_of_a_container_complete_a_description() -> None:
@@ -91,8 +95,8 @@ def test_the_contents_of_a_container_complete_a_description() -> None:
     )
 
     assert (system.stack.cuda, system.stack.cudnn) == ("12.5", "9.1.0.70")
-    assert "cudnn" in system.expanded
-    assert "cuda" not in system.expanded
+    assert "cudnn" in system.software.expanded
+    assert "cuda" not in system.software.expanded
 
 
 def test_the_installed_driver_is_not_that_of_the_container() -> None:

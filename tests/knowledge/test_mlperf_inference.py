@@ -10,7 +10,7 @@ import pytest
 
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import observation_file, read_lines, read_observations
-from knowledge.exchange.mlperf.catalogue import inference_rules
+from knowledge.exchange.mlperf.facts import inference_rules
 from knowledge.exchange.mlperf.results import INFERENCE, content_key, distinct_results
 from knowledge.exchange.mlperf.summaries import UnreadableSummaryError, read_summary
 from knowledge.exchange.mlperf.tree import TreeKindError, read_results

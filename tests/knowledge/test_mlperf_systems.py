@@ -102,7 +102,7 @@ def read_systems(tree: Path) -> tuple[tuple[str, str, System], ...]:
     described = []
     for path, text in raw_systems(tree):
         name = path.rpartition("/")[2].removesuffix(".json")
-        described.append((path, text, make_system(name, read_description(text), benchmark="", submitter="")))
+        described.append((path, text, make_system(name, read_description(text), benchmark="")))
     return tuple(described)
 
 
@@ -168,18 +168,18 @@ def test_frameworks_and_their_versions_are_those_of_the_description(tree: Path, 
         words = [word.strip("-_") for word in words]
         named = {WORDS[word] for word in words if word in WORDS}
         if named:
-            assert system.framework in named, (path, described)
+            assert system.software.framework in named, (path, described)
         stated = set(re.findall(r"(?<![\d.])\d+(?:\.\d+)+", described))
-        package = next((p for p in system.stack.packages if p.name == system.framework), None)
+        package = next((p for p in system.stack.packages if p.name == system.software.framework), None)
         if len(named) == 1 and len(stated) == 1 and not re.search(r"cuda|rocm|branch|mlperf", described, re.I):
             assert package is not None, (path, described)
             (version,) = stated
             if package.index == "ngc":
-                assert system.container == version, (path, described)
+                assert system.software.container == version, (path, described)
             else:
                 assert Version(package.version).release[:2] == Version(version).release[:2], (path, described)
-        if system.container:
-            assert system.container in described or system.container in path, (path, described)
+        if system.software.container:
+            assert system.software.container in described or system.software.container in path, (path, described)
         elif package is not None and package.index == "submission":
             numbers = set(re.findall(r"\d+(?:\.\d+)+", text)) | set(re.findall(r"20\d\d", described))
             own = ".".join(str(part) for part in Version(package.version).release)
@@ -224,9 +224,9 @@ def test_components_are_those_of_the_description(tree: Path, systems: Systems) -
                 assert read.split("+")[0] == version or read.startswith(f"{version}rc"), (path, component, read)
                 checked[component] += 1
             elif not found:
-                assert read is None or component in system.expanded, (path, component, read)
+                assert read is None or component in system.software.expanded, (path, component, read)
             else:
-                assert read is None or component in system.expanded or read in found, (path, component, read)
+                assert read is None or component in system.software.expanded or read in found, (path, component, read)
 
     if "v0.5" not in tree.name:
         assert checked["cuda"] > 20, checked

@@ -125,5 +125,5 @@ def test_a_framework_that_was_compared_with_the_own_benchmark_counts_alone(frame
 
     assert prediction.speedup == pytest.approx(1.5, rel=0.02)
     assert [change.package for change in prediction.changes] == [framework]
-    assert [gains.framework for gains in terms.frameworks] == [framework]
-    assert math.exp(terms.frameworks[0].alone[Version("2.0.0")].mean) == pytest.approx(1.5, rel=0.02)
+    assert [gains.framework for gains in terms] == [framework]
+    assert math.exp(terms[0].alone[Version("2.0.0")].mean) == pytest.approx(1.5, rel=0.02)

@@ -215,7 +215,7 @@ def test_a_setting_is_predicted_for_an_accelerator_that_nobody_measured() -> Non
     assert (effect.setting, effect.measured_as, effect.over) == ("amp=float16", "precision=amp", "precision=fp32")
     assert 1.2 < effect.low < 2 < effect.high
     assert effect.accelerator_pairs == 0
-    assert [(s.name, s.pairs, s.first_year) for s in effect.sources] == [("someone/benchmarks", 10, 2023)]
+    assert [(s.name, s.pairs, s.last_year) for s in effect.sources] == [("someone/benchmarks", 10, 2023)]
     assert effect.same_tasks
 
 
@@ -263,8 +263,8 @@ def test_a_step_that_nobody_published_neither_gains_nor_costs(first_knowledge: P
             frameworks={"torch"},
         )
         candidates = {"torch": list(versions.values())}
-        (new,) = fitted.terms(candidates, {"torch": versions["2.15.0"]}).frameworks
-        (old,) = fitted.terms(candidates, {"torch": versions["2.3.1"]}).frameworks
+        (new,) = fitted.terms(candidates, {"torch": versions["2.15.0"]})
+        (old,) = fitted.terms(candidates, {"torch": versions["2.3.1"]})
         predictions = [
             fitted.predict({"torch": versions[one]}, {"torch": versions[other]})
             for one, other in (("2.12.0", "2.15.0"), ("1.13.1", "2.3.1"))

@@ -6,14 +6,16 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from knowledge.catalogue.rule_book import RuleBook, runs_on
+from knowledge.catalogue.entries import read_entries
+from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import (
     CapabilityRule,
     ConflictRule,
     PublisherTestedRule,
+    Rule,
     RuntimeRule,
     UndeclaredRequirementRule,
-    read_rules,
+    runs_on,
     shipped_rules,
     undeclared_requirements,
 )
@@ -223,5 +225,7 @@ def test_machine_code_runs_within_its_major_version_and_ptx_on_anything_newer() 
 
 
 def test_the_error_of_a_malformed_rule_names_entry_and_field() -> None:
+    text = "- {kind: conflict, id: x, severity: forbidden, package: a, versions: '', message: m}"
+
     with pytest.raises(InputError, match=r"entry 1 \(`x`\): field `conflict.other`"):
-        read_rules("- {kind: conflict, id: x, severity: forbidden, package: a, versions: '', message: m}", where="f")
+        read_entries(text, Rule, where="f", noun="rule")

@@ -7,13 +7,15 @@ import math
 import pytest
 from packaging.version import Version
 
-from advisor.resolve.score.costs import MIN_GAIN, counted_steps
+from advisor.resolve.score.costs import counted_steps
 from advisor.resolve.score.slowdowns import gain_without
+from knowledge.catalogue.entries import read_entries
 from knowledge.catalogue.rule_book import RuleBook
-from knowledge.catalogue.rules import read_rules, shipped_rules
+from knowledge.catalogue.rules import Rule, shipped_rules
 from knowledge.catalogue.slower import REPORT_DEVIATION, HardwareCondition, Reproduction, SlowerRule
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
+from knowledge.domain.ratio import MIN_GAIN
 from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
 from knowledge.estimate.workloads import find_workload, one_indicator, share_of_parts, workload_of_profile
 from knowledge.hardware.profiles import shipped_profile
@@ -43,7 +45,7 @@ def machine(model: str = "", vendor: str = "nvidia", capability: str | None = No
 
 
 def test_an_entry_is_read() -> None:
-    (rule,) = read_rules(ENTRY, where="slower.yaml")
+    (rule,) = read_entries(ENTRY, Rule, where="slower.yaml", noun="rule")
 
     assert isinstance(rule, SlowerRule)
     assert rule.ratio == pytest.approx(4)
@@ -69,7 +71,7 @@ def test_an_entry_is_read() -> None:
 )
 def test_a_wrong_entry_is_rejected(correct: str, wrong: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_rules(ENTRY.replace(correct, wrong), where="slower.yaml")
+        read_entries(ENTRY.replace(correct, wrong), Rule, where="slower.yaml", noun="rule")
 
 
 def test_every_shipped_slow_down_names_what_the_program_knows() -> None:

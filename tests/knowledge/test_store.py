@@ -15,6 +15,7 @@ from knowledge.store import tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import _engine, _upgrade, open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
+from tests.knowledge.next_revision import older_knowledge
 from tests.knowledge.samples import observation
 
 
@@ -82,12 +83,12 @@ def test_opening_again_finds_what_was_stored(address: str) -> None:
         assert second.content() == before
 
 
-def test_the_migrations_make_the_tables_that_the_program_uses(address: str) -> None:
+def test_the_migrations_make_the_tables_that_the_program_uses(tmp_path: Path) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    engine, _ = _engine(address)
+    engine, _ = _engine(str(older_knowledge(tmp_path / "older.sqlite")))
     with engine.begin() as connection:
         _upgrade(connection)
         differences = compare_metadata(MigrationContext.configure(connection), tables.metadata)
@@ -97,13 +98,12 @@ def test_the_migrations_make_the_tables_that_the_program_uses(address: str) -> N
     assert scripts.get_current_head() == tables.HEAD
 
 
-def test_the_migrations_make_the_tables_of_a_new_database(address: str) -> None:
-    engine, _ = _engine(address)
+def test_the_migrations_make_the_tables_of_a_new_database(tmp_path: Path) -> None:
+    engine, _ = _engine(str(older_knowledge(tmp_path / "older.sqlite")))
     with engine.begin() as connection:
         _upgrade(connection)
         migrated = described_tables(connection)
-        for name in ("stack_package", "observation", *migrated):
-            connection.execute(sa.text(f"DROP TABLE IF EXISTS {name}"))
+    address = str(tmp_path / "new.sqlite")
     with open_knowledge_base(address, shipped=False) as store, store._engine.connect() as connection:
         created = described_tables(connection)
 

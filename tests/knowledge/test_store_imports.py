@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from advisor.api.resources import AdmittingSink
+from advisor.api.stores import AdmittingSink
 from knowledge.store import tables
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase

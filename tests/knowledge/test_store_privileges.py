@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from knowledge.store import privileges
+from knowledge.store import transactions
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_import_source, open_knowledge_base
 from tests.knowledge.next_revision import NEXT
@@ -87,7 +87,7 @@ def test_an_account_without_rights_on_new_tables_reads_until_they_are_granted(
     with open_knowledge_base(owner, shipped=False) as store:
         store.add([observation()])
     request.getfixturevalue("next_revision")
-    monkeypatch.setattr(privileges, "_IMPORTED", (*privileges._IMPORTED, "note"))
+    monkeypatch.setattr(transactions, "_IMPORTED", (*transactions._IMPORTED, "note"))
     execute(f"GRANT {ALL} {ON_ALL_TABLES} TO ROLE")
     if by_default:
         execute(f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {ALL} ON TABLES TO ROLE")

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from docs.contrasts import digest_of_files, version_record
 from knowledge.domain.observation import Observation
 from knowledge.store.engine import open_knowledge_base
-from knowledge.store.shipped_files import VERSION_FILE, ShippedFile, digest_of_files, shipped_files, version_record
+from knowledge.store.shipped_files import VERSION_FILE, ShippedFile, shipped_files
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.examples import examples
 from tests.knowledge.next_revision import older_knowledge

@@ -320,7 +320,7 @@ def test_the_identity_depends_on_everything_that_makes_results_comparable(tmp_pa
 
 def test_an_arm_is_given_up_after_two_consecutive_failures() -> None:
     sink = Sink()
-    limit = FailureLimit(sink)
+    limit = FailureLimit(sink.add)
 
     def failure(arm: int) -> Observation:
         return replace(observation(), arm=arm, status="timed-out", samples=(), failure="output\nkilled after 5 seconds")

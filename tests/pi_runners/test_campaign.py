@@ -72,7 +72,7 @@ def test_a_stack_that_cannot_be_installed_is_a_stored_observation(tmp_path: Path
     sink = Sink()
 
     count = run_block(
-        block_of(arms_of("numpy==2.0.0"), rounds=2), sink=sink, runner=NoProcesses(), environments=tmp_path
+        block_of(arms_of("numpy==2.0.0"), rounds=2), sink=sink.add, runner=NoProcesses(), environments=tmp_path
     )
 
     assert count == 2
@@ -85,14 +85,16 @@ def test_a_cell_that_is_not_missing_is_not_run_again(tmp_path: Path) -> None:
     block = block_of(arms_of("numpy==2.0.0"), rounds=3)
     sink = Sink()
 
-    run_block(block, sink=sink, runner=NoProcesses(), environments=tmp_path, is_missing=lambda number, arm: number == 1)
+    run_block(
+        block, sink=sink.add, runner=NoProcesses(), environments=tmp_path, is_missing=lambda number, arm: number == 1
+    )
 
     assert [o.round for o in sink.observations] == [1]
 
 
 def test_a_block_started_with_other_stacks_is_refused(tmp_path: Path) -> None:
     sink = Sink()
-    run_block(block_of(arms_of("numpy==2.0.0")), sink=sink, runner=NoProcesses(), environments=tmp_path)
+    run_block(block_of(arms_of("numpy==2.0.0")), sink=sink.add, runner=NoProcesses(), environments=tmp_path)
 
     assert measured_cells(block_of(arms_of("numpy==2.0.0")), sink.observations) == {(0, 0)}
     with pytest.raises(InputError, match="started with other stacks"):
@@ -128,7 +130,7 @@ def test_indicators_after_a_crash_run_in_another_process(tmp_path: Path, monkeyp
     )
     runner, sink = CrashingProcesses("sort"), Sink()
 
-    run_block(block_of(arms), sink=sink, runner=runner, environments=tmp_path)
+    run_block(block_of(arms), sink=sink.add, runner=runner, environments=tmp_path)
 
     assert runner.requests == [["matmul", "sort", "fft"], ["fft"]]
     assert [(o.indicator.name, o.status) for o in sink.observations] == [
@@ -155,7 +157,7 @@ def test_an_environment_is_given_up_after_two_processes_without_a_result(
     )
     runner, sink = Silent(""), Sink()
 
-    run_block(block_of(arms), sink=sink, runner=runner, environments=tmp_path)
+    run_block(block_of(arms), sink=sink.add, runner=runner, environments=tmp_path)
 
     assert runner.requests == [["matmul", "sort", "fft"], ["sort", "fft"]]
     assert [o.status for o in sink.observations] == ["crashed"] * 3
@@ -221,7 +223,7 @@ def test_the_cuda_of_the_system_is_part_of_a_stack_without_cuda_packages(
     monkeypatch.setenv("NV_CUDNN_VERSION", "9.8.0.87-1")
     sink = Sink()
 
-    run_block(block_of(arms), sink=sink, runner=CrashingProcesses(""), environments=tmp_path)
+    run_block(block_of(arms), sink=sink.add, runner=CrashingProcesses(""), environments=tmp_path)
 
     assert {(o.stack.cuda, o.stack.cudnn) for o in sink.observations} == {(cuda, cudnn)}
 
@@ -261,7 +263,7 @@ def test_an_existing_interpreter_is_measured_without_building_an_environment(
     monkeypatch.setattr("pi_runners.execution.campaign.remove_environment", fail)
     block, sink = installed_block(tmp_path, "matmul"), Sink()
 
-    run_block(block, sink=sink, runner=CrashingProcesses(""), environments=tmp_path, keep_environments=False)
+    run_block(block, sink=sink.add, runner=CrashingProcesses(""), environments=tmp_path, keep_environments=False)
 
     assert [o.status for o in sink.observations] == ["ok", "ok"]
     assert {o.stack for o in sink.observations} == {block.environment.stack if block.environment else None}
@@ -272,7 +274,10 @@ def test_the_results_of_a_stopped_process_are_stored_and_nothing_for_the_other_i
     runner, sink = OneAtATime("stopped"), Sink()
 
     count = run_block(
-        installed_block(tmp_path, "matmul", "sort", "fft", rounds=3), sink=sink, runner=runner, environments=tmp_path
+        installed_block(tmp_path, "matmul", "sort", "fft", rounds=3),
+        sink=sink.add,
+        runner=runner,
+        environments=tmp_path,
     )
 
     assert count == 1
@@ -284,7 +289,7 @@ def test_an_indicator_times_out_only_if_it_was_the_first_of_its_process(tmp_path
     runner, sink = OneAtATime("time"), Sink()
     block = installed_block(tmp_path, "matmul", "sort", "fft")
 
-    run_block(replace(block, arms=block.arms[:1]), sink=sink, runner=runner, environments=tmp_path)
+    run_block(replace(block, arms=block.arms[:1]), sink=sink.add, runner=runner, environments=tmp_path)
 
     assert runner.requests == [["matmul", "sort", "fft"], ["sort", "fft"], ["fft"]]
     assert [o.status for o in sink.observations] == ["ok"] * 3

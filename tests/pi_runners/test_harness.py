@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -153,6 +154,23 @@ def test_a_process_that_exceeds_its_time_is_killed_with_its_children(tmp_path: P
         process = psutil.Process(int(child.read_text()))
         while process.status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.05)
+
+
+def test_a_process_is_killed_if_an_interruption_comes_before_the_wait_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def interrupt(process: subprocess.Popen[bytes], *_: object, **__: object) -> None:
+        started.append(process)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pi_runners.execution.subprocess_runner.wait_for_end", interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        FreshProcesses().run(process_request(tmp_path, "import time; time.sleep(600)"))
+
+    assert started[0].returncode == -signal.SIGKILL
 
 
 def test_the_process_ignores_pythonpath_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

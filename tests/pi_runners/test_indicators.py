@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import math
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import frameworks
 from pi_runners.frameworks.numpy.operations import NumpyBackend
 from pi_runners.frameworks.onnxruntime.onnx_format import Graph, Symbol
-from pi_runners.harness.contract import Parameters, SamplingPlan, Unsupported
+from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.indicator import Operation
 from pi_runners.indicators.processes.communication_patterns import buffer_bytes
@@ -33,6 +36,20 @@ ON_NUMPY = [
 ]
 
 
+EVERY_FRAMEWORK, TRAINING = ["jax", "numpy", "onnxruntime", "tensorflow", "torch"], ["jax", "tensorflow", "torch"]
+BACKENDS = {
+    **dict.fromkeys(("training_step", "time_to_quality", "transfer"), TRAINING),
+    **{name: ["jax", "onnxruntime", "tensorflow", "torch"] for name in ("model", "block")},
+    "communication": ["torch"],
+    "input": ["opencv", "pillow", "tensorflow", "tokenizers", "torch"],
+}
+PROSE = {
+    *("conv1d", "conv2d", "conv3d", "recurrent", "elementwise", "training_step", "inference", "model", "block"),
+    *("memory", "roofline", "communication", "input"),
+}
+"""Indicators whose formulae have words that are not parameters."""
+
+
 @pytest.mark.parametrize(("name", "size", "case"), CASES)
 def test_every_shipped_parameter_set_is_valid(name: str, size: str, case: Parameters) -> None:
     assert INDICATORS[name].complaints(case) == []
@@ -43,10 +60,57 @@ def test_every_shipped_parameter_set_is_valid(name: str, size: str, case: Parame
 def test_every_indicator_has_a_description_a_source_and_parameter_sets(name: str) -> None:
     indicator = INDICATORS[name]
 
-    assert all((indicator.summary, indicator.corresponds, indicator.flops_formula, indicator.bytes_formula))
-    assert indicator.source
+    assert [i.summary for i in INDICATORS.values()].count(indicator.summary) == 1
+    assert len(indicator.summary) < 120
+    assert indicator.summary[-1] != "."
+    assert re.search(r"https?://\S+\.\w+|benchmarks/operator_benchmark|importtime", indicator.corresponds)
+    assert re.match(r"https?://|counted from the definition$", indicator.source)
     assert set(indicator.sets) == set(SIZES)
-    assert indicator.backends(frameworks().values())
+    assert indicator.backends(frameworks().values()) == BACKENDS.get(name, EVERY_FRAMEWORK)
+
+
+def value_of(formula: str, values: dict[str, Any]) -> float | None:
+    """Return the value of a formula; ``None`` if it has other words than these."""
+    tokens = re.findall(r"[\d.]+|[a-z_]\w*|[-+/^()]|\S", formula)
+    if not all(re.fullmatch(r"[\d.]+|[-+/^()]", t) or t in values for t in tokens):
+        return None
+    text = ""
+    for before, token in zip(["(", *tokens], tokens, strict=False):
+        is_factor = re.fullmatch(r"[\w.]+|\)", before) and re.fullmatch(r"[\w.]+|\(", token) and before != "log2"
+        text += ("*" if is_factor else "") + {"^": "**"}.get(token, token)
+    return float(eval(text, dict(values)))  # noqa: S307 -- of the program's own formulae
+
+
+@pytest.mark.parametrize("name", INDICATORS)
+def test_the_formulae_give_what_is_computed(name: str) -> None:
+    indicator = INDICATORS[name]
+    values = [
+        (
+            value_of(indicator.flops_formula.partition(":")[0], {**p, "log2": math.log2}),
+            value_of(indicator.bytes_formula, {**p, "item": 8, "log2": math.log2}),
+            p,
+        )
+        for cases in indicator.sets.values()
+        for p in map(indicator.complete, cases)
+    ]
+
+    assert all(flops in (None, indicator.flops(p)) for flops, _, p in values)
+    assert all(moved in (None, indicator.bytes_moved(p, "float64")) for _, moved, p in values)
+    assert (None in {flops for flops, _, _ in values}) == (name in PROSE - {"input"})
+    assert (None in {moved for _, moved, _ in values}) == (name in PROSE)
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorflow", "jax", "onnxruntime", "numpy"])
+def test_the_abilities_of_a_framework_are_the_operations_of_its_backend(name: str) -> None:
+    framework = frameworks()[name]
+    contract = list(vars(Backend))
+    operations = {*contract[contract.index("matmul") : contract.index("_lacks")]} - {"attention"}
+    tree = ast.parse((framework.folder / "operations.py").read_text(encoding="utf-8"))
+    (backend,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == f"{name.capitalize()}Backend")
+    names = {n.name for n in backend.body if isinstance(n, ast.FunctionDef)}
+    names |= {t.id for n in backend.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+
+    assert operations & framework.abilities == operations & (names | {"add", "multiply", "scale"})
 
 
 @pytest.mark.parametrize("name", INDICATORS)

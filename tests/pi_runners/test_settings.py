@@ -81,7 +81,7 @@ def test_a_missing_library_is_an_observation_and_no_process_is_started(
     monkeypatch.setattr("pi_runners.execution.campaign.build_environment", lambda *_: built)
     sink = Sink()
 
-    run_block(block_of(arms), sink=sink, runner=NoProcesses(), environments=tmp_path)
+    run_block(block_of(arms), sink=sink.add, runner=NoProcesses(), environments=tmp_path)
 
     [observed] = sink.observations
     assert observed.status == "unsupported"
@@ -102,7 +102,7 @@ def test_a_flag_that_xla_does_not_know_is_unsupported_and_no_crash(
     monkeypatch.setattr("pi_runners.execution.campaign.build_environment", lambda *_: built)
     sink = Sink()
 
-    run_block(block_of(arms), sink=sink, runner=Refusing(), environments=tmp_path)
+    run_block(block_of(arms), sink=sink.add, runner=Refusing(), environments=tmp_path)
 
     assert [(o.status, o.failure) for o in sink.observations] == [
         ("unsupported", "Unknown flag in XLA_FLAGS: --xla_cpu_nonsense=1")

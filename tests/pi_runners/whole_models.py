@@ -11,7 +11,7 @@ from pi_runners.frameworks.numpy.operations import NumpyBackend
 from pi_runners.frameworks.onnxruntime.models import build
 from pi_runners.frameworks.onnxruntime.onnx_format import Symbol
 from pi_runners.harness.contract import Array, Parameters
-from pi_runners.models.layers import InitialWeight
+from pi_runners.models.initial import InitialWeight
 
 FRAMEWORKS = ("jax", "onnxruntime", "torch")
 """Frameworks with whole models; none of them is installed by `.ci/run`."""

@@ -106,6 +106,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def open_repository(
+    no_user_configuration: None,
     served: PackageIndex,
     knowledge: Path,
     advisor_here: Advisor,
@@ -113,14 +114,9 @@ def open_repository(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[str], Repository]:
     """Return a function that clones an example, locks it and commits it."""
-    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_DEFAULT_INDEX", served.url)
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "uv"))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
-    # The configuration of this machine must not be read.
-    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
 
     def clone(name: str) -> Repository:
         folder = tmp_path / name

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.gate.base.commit import read_file_at
@@ -18,10 +17,6 @@ _SQLITE = re.compile(r"sqlite(\+\w+)?:///")
 
 def refuse_tracked_cache(directory: Path, cache: Path) -> None:
     """Refuse a cache whose files are part of the repository, since cached results are trusted.
-
-    Args:
-        directory: The project's directory.
-        cache: The cache's directory.
 
     Raises:
         InputError: If the repository tracks a file of the cache, or the cache is in a submodule.
@@ -57,21 +52,12 @@ def refuse_changed_configuration(name: str, reference: str, directory: Path) -> 
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class BaseKnowledge:
-    """The knowledge base that a change is checked with.
+def base_knowledge(
+    base_policy: BasePolicy, reference: str, directory: Path, address: str | None
+) -> tuple[str | None, tuple[Finding, ...]]:
+    """Return the address of a base's knowledge base, with findings if the change has another version of it.
 
-    Attributes:
-        address: Its address; `None` for the user's own.
-        changes: Findings about the change's own version of it, if it differs.
-    """
-
-    address: str | None
-    changes: tuple[Finding, ...] = ()
-
-
-def base_knowledge(base_policy: BasePolicy, reference: str, directory: Path, address: str | None) -> BaseKnowledge:
-    """Return the knowledge base of a base; one that is not a file of the repository is returned unchanged.
+    The address of one that is not a file of the repository is returned unchanged.
 
     Args:
         base_policy: The policy of the base.
@@ -84,7 +70,7 @@ def base_knowledge(base_policy: BasePolicy, reference: str, directory: Path, add
     """
     path = Path(_SQLITE.sub("", address or "").partition("?")[0])
     if address is None or "://" in _SQLITE.sub("", address):
-        return BaseKnowledge(address=address)
+        return address, ()
     _refuse_submodule(directory, path, f"the knowledge base `{path}`")
     content = read_file_at(reference, directory, Path(os.path.relpath(path, directory)))
     if content is None:
@@ -95,13 +81,14 @@ def base_knowledge(base_policy: BasePolicy, reference: str, directory: Path, add
                     f"the knowledge base `{part}` is part of the change, but not of {base_policy.name}",
                     hint="merge it first, or name another one with `--knowledge`",
                 )
-        return BaseKnowledge(address=address)
+        return address, ()
     copy = base_policy.directory / ".knowledge" / path.name
     copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(content)
     same = path.is_file() and path.read_bytes() == content
-    changes = () if same else (base_policy.finding(f"`{path}` differs from that of {base_policy.name}", _at(path)),)
-    return BaseKnowledge(address=f"sqlite:///{copy}", changes=changes)
+    place = Place(path=str(path), line=1)
+    change = base_policy.finding(f"`{path}` differs from that of {base_policy.name}", place)
+    return f"sqlite:///{copy}", () if same else (change,)
 
 
 def _refuse_submodule(directory: Path, path: Path, name: str) -> None:
@@ -111,7 +98,3 @@ def _refuse_submodule(directory: Path, path: Path, name: str) -> None:
             f"{name} is in the submodule `{submodule}` of the repository: a change could replace it",
             hint="use one outside of the checkout",
         )
-
-
-def _at(path: Path) -> Place:
-    return Place(path=str(path), line=1)

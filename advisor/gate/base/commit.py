@@ -14,7 +14,7 @@ from advisor.project.code.files import FILE_PATTERNS, is_project_file
 from advisor.project.formats.requirements import included_files
 from knowledge.domain.errors import InputError
 
-_NAMES = (*("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.yaml", "*.yml", "setup.py", "setup.cfg", "*.ipynb"),)
+_NAMES = ("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.yaml", "*.yml", "setup.py", "setup.cfg", "*.ipynb")
 _REQUIREMENTS = (".txt", ".in")
 
 
@@ -57,11 +57,7 @@ def export_commit(
 
 
 def _tree(reference: str, directory: Path) -> CommitTree:
-    """Return the files of a commit.
-
-    Raises:
-        InputError: If there is no repository, or no such commit.
-    """
+    """Return the files of a commit; raise an error if there is no repository, or no such commit."""
     if (reason := repository_error(directory)) is not None:
         raise InputError(
             f"`--base {reference}` needs the git repository of `{directory}`, but git cannot read it: {reason}",
@@ -77,14 +73,7 @@ def _tree(reference: str, directory: Path) -> CommitTree:
 
 
 def _write(tree: CommitTree, names: Iterable[str], requirements: Collection[str], folder: Path) -> None:
-    """Write files of a commit, and those that requirements files among them include.
-
-    Args:
-        tree: The commit.
-        names: Paths of the files, from the top of the repository.
-        requirements: Further paths of requirements files, whatever their suffix is.
-        folder: Where to write them.
-    """
+    """Write files of a commit, and what requirements files include; those may be named without their usual suffix."""
     written: set[str] = set()
     requirement_names = set(requirements)
     pending = set(names)
@@ -107,11 +96,6 @@ def _is_read(tree: CommitTree, name: str, prefix: str, directory: Path) -> bool:
         return True
     if any(lock_format.reads(Path(name)) for lock_format in lock_formats()):
         return True
-    return _may_differ_in_settings(tree, name, prefix, directory)
-
-
-def _may_differ_in_settings(tree: CommitTree, name: str, prefix: str, directory: Path) -> bool:
-    """Whether a file is one that is searched for settings, and the project has another one or none."""
     below = name.removeprefix(f"{prefix}/") if prefix else name
     is_below = not prefix or below != name
     return is_below and is_project_file(below, FILE_PATTERNS) and tree.differs(name, directory / below)

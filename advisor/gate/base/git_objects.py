@@ -28,11 +28,7 @@ class CommitTree:
     """
 
     def __init__(self, revision: str, directory: Path) -> None:
-        """Read the tree.
-
-        Args:
-            revision: Identifier of the commit.
-            directory: A directory of the repository.
+        """Read the tree of a commit, by its identifier.
 
         Raises:
             InputError: If it cannot be read.

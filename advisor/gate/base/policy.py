@@ -38,31 +38,22 @@ class BasePolicy:
     policy: GatePolicy
 
     def settings_for(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings under which a change is checked.
+        """Return the settings under which a change is checked, from the change's own `[tool.advisor]`.
 
-        Args:
-            own: The change's `[tool.advisor]`.
-
-        Returns:
-            The base's settings with the change's own constraints and run-time settings. Hardware profiles of the
-            project are those of the base.
+        They are those of the base, with the change's constraints and run-time settings. Hardware profiles of the
+        project are those of the base.
         """
-        settings = {key: self._absolute(value) if key == "hardware" else value for key, value in self.settings.items()}
+        settings = self._with_own_profile({k: v for k, v in self.settings.items() if k not in CHANGE_KEYS})
         if "targets" in settings:
-            settings["targets"] = {
-                name: {key: self._absolute(value) if key == "hardware" else value for key, value in table.items()}
-                for name, table in settings["targets"].items()
-            }
-        change_settings = {key: own[key] for key in CHANGE_KEYS if key in own}
-        return {**{key: value for key, value in settings.items() if key not in CHANGE_KEYS}, **change_settings}
+            settings["targets"] = {n: self._with_own_profile(table) for n, table in settings["targets"].items()}
+        return {**settings, **{key: own[key] for key in CHANGE_KEYS if key in own}}
+
+    def _with_own_profile(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        profile = table.get("hardware", "")
+        return {**table, "hardware": str(self.directory / profile)} if _is_profile(profile) else {**table}
 
     def changes(self, own: Mapping[str, Any], directory: Path) -> Iterator[Finding]:
-        """Yield a finding for each part of the policy that a change has differently from the base.
-
-        Args:
-            own: The change's `[tool.advisor]`.
-            directory: The project's directory in the change.
-        """
+        """Yield a finding for each part of the policy that a change, in a directory, has differently from the base."""
         path = directory / "pyproject.toml"
         text = read_text(path) if path.is_file() else ""
         before, after = _by_key(self.settings), _by_key(own)
@@ -71,23 +62,17 @@ class BasePolicy:
                 table, _, last = ".".join(["tool", "advisor", *key]).rpartition(".")
                 header = f"[tool.advisor.{'.'.join(key)}]"
                 parts = (header,) if header in text else (f"[{table}]", f"{last} =")
-                yield self.finding(
-                    f"`tool.advisor.{'.'.join(key)}` differs from that of {self.name}",
-                    Place(path=str(path), line=line_in(text, *parts)),
-                    ".".join(key),
-                )
+                place = Place(path=str(path), line=line_in(text, *parts))
+                name = ".".join(key)
+                yield self.finding(f"`tool.advisor.{name}` differs from that of {self.name}", place, name)
         for name in profiles(self.settings):
             if _content(directory / name) != _content(self.directory / name):
-                yield self.finding(
-                    f"`{name}` differs from that of {self.name}", Place(path=str(directory / name), line=1), name
-                )
+                place = Place(path=str(directory / name), line=1)
+                yield self.finding(f"`{name}` differs from that of {self.name}", place, name)
         lock, same = own_lock(directory), self.lock_in(directory)
         if lock is not None and same is not None and lock != same:
-            yield self.finding(
-                f"the change adds the lock `{lock.name}`; `{same.name}` is checked, as in {self.name}",
-                Place(path=str(lock), line=1),
-                lock.name,
-            )
+            difference = f"the change adds the lock `{lock.name}`; `{same.name}` is checked, as in {self.name}"
+            yield self.finding(difference, Place(path=str(lock), line=1), lock.name)
 
     def lock_in(self, directory: Path) -> Path | None:
         """Return the project's file that has the name of the base's lock; `None` if either is absent."""
@@ -96,13 +81,7 @@ class BasePolicy:
         return same if same is not None and same.is_file() else None
 
     def finding(self, difference: str, place: Place, subject: str = "") -> Finding:
-        """Return the finding for a part of the policy that differs between the change and the base.
-
-        Args:
-            difference: The difference, as a clause.
-            place: Where it is in the change.
-            subject: Name of the part; by default the path of the place.
-        """
+        """Return the finding for a part of the policy, by default a file, that differs between change and base."""
         return Finding(
             code="ADV028",
             level=self.policy.level_of("ADV028"),
@@ -111,16 +90,9 @@ class BasePolicy:
             subject=subject or place.path,
         )
 
-    def _absolute(self, hardware: Any) -> Any:
-        return str(self.directory / hardware) if _is_profile(hardware) else hardware
-
 
 def read_base_policy(name: str, directory: Path) -> BasePolicy:
     """Read the policy of a base, or the default one if it has none.
-
-    Args:
-        name: Display name of the base.
-        directory: The project's directory in the base.
 
     Raises:
         InputError: If it cannot be read.

@@ -1,4 +1,4 @@
-"""Checks of the files that the target would install: available, not yanked, unchanged, hashed, not vulnerable."""
+"""Checks of the files that the target would install: available, not yanked, unchanged, hashed."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.gate.checks.locked_files import LockedFiles
-from advisor.gate.findings import Cause, Finding, Place
+from advisor.gate.findings import Cause, Finding
 from advisor.gate.scope import Scope
 from advisor.index.addresses import printable
 from advisor.index.pages.filenames import file_key, version_of
-from advisor.index.pages.page import DistributionFile
 from advisor.locks.lock import LockedVersion
 from advisor.resolve.candidates.compatible_files import CompatibleFile, CompatibleFileReader
 from advisor.resolve.candidates.problem import Candidate
 from advisor.resolve.candidates.variants import VariantFileReader
-
-CODES = ("ADV009", "ADV010", "ADV011", "ADV012", "ADV013", "ADV022", "ADV029")
 
 
 class LockArtifacts:
@@ -35,10 +32,8 @@ class LockArtifacts:
         Raises:
             UnavailableError: If an index cannot be read.
         """
-        self._scope = scope
-        self._client = scope.client
+        self._scope, self._client, problem = scope, scope.client, scope.problem
         self._files = files = LockedFiles(scope)
-        problem = self._scope.problem
         self._reader = (
             VariantFileReader(problem, self._client)
             if problem.policy.variants
@@ -46,11 +41,18 @@ class LockArtifacts:
         )
         self._differing = {finding.package for finding in files.findings if finding.code in ("ADV014", "ADV024")}
         self.installable: dict[NormalizedName, Candidate] = {}
-        self.findings: list[Finding] = [*self._lock_obstacles(), *files.findings]
-        for name, locked in self._scope.lock.packages.items():
-            if locked.direct_reference:
-                if self._scope.lock.path is None:
-                    self.findings.append(self._not_from_index(name, locked))
+        self.findings = [
+            scope.finding(
+                "ADV012", f"the lock {text}", place=scope.at(line), subject="lock", cause=Cause(files=(text,))
+            )
+            for text, line in scope.lock.obstacles
+        ]
+        self.findings += files.findings
+        for name, locked in scope.lock.packages.items():
+            if address := locked.direct_reference:
+                if scope.lock.path is None:
+                    text = f"`{name}` comes from `{printable(address)}`, not from an index: its files are not checked"
+                    self.findings.append(scope.finding("ADV022", text, package=name))
                 continue
             offers = self._compatible_files(name, locked.version)
             if not offers and not self._client.offline and name not in files.compared:
@@ -61,24 +63,6 @@ class LockArtifacts:
                 continue
             self.findings += self._locate(name, locked, offers)
         self.findings += self._without_hashes()
-
-    def _lock_obstacles(self) -> Iterator[Finding]:
-        """Yield why the target cannot install the lock as a whole."""
-        for problem, line in self._scope.lock.obstacles:
-            yield self._scope.finding(
-                "ADV012",
-                f"the lock {problem}",
-                place=self._scope.at(line),
-                subject="lock",
-                cause=Cause(files=(problem,)),
-            )
-
-    def _not_from_index(self, name: NormalizedName, locked: LockedVersion) -> Finding:
-        return self._scope.finding(
-            "ADV022",
-            f"`{name}` comes from `{printable(locked.direct_reference)}`, not from an index: its files are not checked",
-            package=name,
-        )
 
     def _compatible_files(self, name: NormalizedName, version: Version) -> dict[str, CompatibleFile]:
         """Return the files of a version that the target could install, by file name."""
@@ -104,37 +88,28 @@ class LockArtifacts:
         self.installable[name] = Candidate(name=name, version=locked.version, file=best.file)
         if all(offer.file.yanked for offer in (usable or offers).values()):
             message = f"`{name} {locked.version}` was yanked by its publisher"
-            yield self._scope.finding(
-                "ADV010", message, package=name, cause=Cause.of({name: locked.version}, files=[str(locked.version)])
-            )
+            cause = Cause.of({name: locked.version}, files=[str(locked.version)])
+            yield self._scope.finding("ADV010", message, package=name, cause=cause)
 
     def _unusable(
         self, name: NormalizedName, locked: LockedVersion, offers: Mapping[str, CompatibleFile]
     ) -> Iterator[Finding]:
         """Yield why the target can install no file of the lock: the version was removed, or is for other platforms."""
         cause = Cause.of({name: locked.version})
-        if self._files_of(name, locked.version):
-            target = self._scope.problem.target
-            owner = "the lock" if offers else "the index"
-            yield self._scope.finding(
-                "ADV012",
+        if any(version_of(file.filename) == locked.version for file in self._client.files(name)):
+            target, owner = self._scope.problem.target, "the lock" if offers else "the index"
+            message = (
                 f"{owner} has no file of `{name} {locked.version}` that Python {target.python_minor} on "
-                f"{target.platform} can install",
-                package=name,
-                cause=cause,
+                f"{target.platform} can install"
             )
+            yield self._scope.finding("ADV012", message, package=name, cause=cause)
         elif name not in self._files.compared:
-            yield self._scope.finding(
-                "ADV011", f"`{name} {locked.version}` is not on the index", package=name, cause=cause
-            )
-
-    def _files_of(self, name: NormalizedName, version: Version) -> list[DistributionFile]:
-        """Return all files of a version, for any target."""
-        return [file for file in self._client.files(name) if version_of(file.filename) == version]
+            message = f"`{name} {locked.version}` is not on the index"
+            yield self._scope.finding("ADV011", message, package=name, cause=cause)
 
     def _without_hashes(self) -> Iterator[Finding]:
         """Yield the packages whose files have no hash, for any platform, extra or group."""
-        indexed = [(name, locked) for name, locked in self._scope.lock.entries if not locked.direct_reference]
+        indexed = self._scope.lock.indexed
         unhashed: dict[NormalizedName, LockedVersion] = {}
         for name, locked in indexed:
             if not locked.hashes and name not in self._files.foreign:
@@ -143,9 +118,8 @@ class LockArtifacts:
             yield self._scope.finding("ADV013", "the lock has no hashes", subject="all")
             return
         for name, locked in unhashed.items():
-            place = Place(path=locked.path or str(self._scope.lock.path), line=locked.line)
             message = f"the lock has no hash of `{name} {locked.version}`"
-            yield self._scope.finding("ADV013", message, package=name, place=place)
+            yield self._scope.finding("ADV013", message, package=name, place=self._scope.place_of_entry(locked))
 
 
 def check_files(scope: Scope) -> Iterator[Finding]:
@@ -157,58 +131,29 @@ def check_files(scope: Scope) -> Iterator[Finding]:
     yield from scope.once(LockArtifacts).findings
 
 
-def check_vulnerabilities(scope: Scope) -> Iterator[Finding]:
-    """Yield the known vulnerabilities of the locked packages, and how many packages have no record.
-
-    Raises:
-        UnavailableError: If an index cannot be read.
-    """
-    candidates = sorted(scope.once(LockArtifacts).installable.values())
-    scope.client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in candidates)
-    unrecorded = 0
-    for candidate in candidates:
-        identifiers = scope.client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
-        unrecorded += identifiers is None
-        for identifier in identifiers or ():
-            yield scope.finding(
-                "ADV009",
-                f"`{candidate.name} {candidate.version}` has the known vulnerability {identifier}",
-                package=candidate.name,
-                subject=identifier,
-                cause=Cause.of({candidate.name: candidate.version}),
-            )
-    if unrecorded:
-        yield scope.finding(
-            "ADV022",
-            f"there is no vulnerability record for {unrecorded} of {len(candidates)} packages",
-            subject="vulnerabilities",
-        )
-
-
 def check_hash_loss(scope: Scope) -> Iterator[Finding]:
     """Yield the packages that have no hashes in a lock, although they have them in the lock of the base.
 
     A new package must have hashes if all packages of the base's lock have them.
     """
-    before = scope.base.lock.entries if scope.base is not None else ()
-    indexed = {name for name, locked in before if not locked.direct_reference}
+    before = scope.base.lock.indexed if scope.base is not None else ()
+    indexed = {name for name, _ in before}
     hashed = indexed - {name for name, locked in before if not _is_hashed(locked)}
-    locked_packages = [(name, locked) for name, locked in scope.lock.entries if not locked.direct_reference]
-    if (
-        hashed
-        and hashed == indexed
-        and locked_packages
-        and not any(_is_hashed(locked) for _, locked in locked_packages)
-    ):
+    has_all = bool(hashed) and hashed == indexed
+    locked_packages = scope.lock.indexed
+    if has_all and locked_packages and not any(_is_hashed(locked) for _, locked in locked_packages):
         yield scope.finding("ADV029", "the lock has no hashes, but the base has", place=scope.at(1), subject="all")
         return
     for name, locked in locked_packages:
-        if not _is_hashed(locked) and (name in hashed or (name not in indexed and hashed and hashed == indexed)):
+        if not _is_hashed(locked) and (name in hashed or (name not in indexed and has_all)):
             owner = "of all packages" if name not in indexed else "of its files"
-            place = Place(path=locked.path or str(scope.lock.path), line=locked.line)
             message = f"the lock does not have all hashes of `{name} {locked.version}`, but the base has those {owner}"
-            yield scope.finding("ADV029", message, package=name, place=place)
+            yield scope.finding("ADV029", message, package=name, place=scope.place_of_entry(locked))
 
 
 def _is_hashed(locked: LockedVersion) -> bool:
     return bool(locked.hashes) and all(file.sha256 for file in locked.files)
+
+
+STATE_CHECKS = (check_files,)
+CHANGE_CHECKS = (check_hash_loss,)

@@ -1,4 +1,4 @@
-"""Checks of the size of the download: its growth since the base, and `max-size`."""
+"""Checks of what the target would download: its vulnerabilities, its growth since the base, and `max-size`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from advisor.gate.scope import Scope
 from advisor.index.pages.filenames import file_key
 from advisor.locks.lock import LockedVersion
 
-CODES = ("ADV022", "ADV031", "ADV032")
 _NAMED = 3
 """Maximum number of packages that a message names."""
-
-
 Sizes = Mapping[str, int | None]
 """Size of the file of each package in bytes; `None` if it is not known."""
 
@@ -44,6 +41,27 @@ def _locked_size(locked: LockedVersion, filename: str) -> int | None:
     return next((file.size for file in locked.files if file_key(file.name) == key), None)
 
 
+def check_vulnerabilities(scope: Scope) -> Iterator[Finding]:
+    """Yield the known vulnerabilities of the locked packages, and how many packages have no record.
+
+    Raises:
+        UnavailableError: If an index cannot be read.
+    """
+    candidates = sorted(scope.once(LockArtifacts).installable.values())
+    scope.client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in candidates)
+    unrecorded = 0
+    for c in candidates:
+        identifiers = scope.client.vulnerabilities(c.file, c.name, str(c.version))
+        unrecorded += identifiers is None
+        for name in identifiers or ():
+            message = f"`{c.name} {c.version}` has the known vulnerability {name}"
+            cause = Cause.of({c.name: c.version})
+            yield scope.finding("ADV009", message, package=c.name, subject=name, cause=cause)
+    if unrecorded:
+        message = f"there is no vulnerability record for {unrecorded} of {len(candidates)} packages"
+        yield scope.finding("ADV022", message, subject="vulnerabilities")
+
+
 def check_growth(scope: Scope) -> Iterator[Finding]:
     """Yield the growth of the download, if it exceeds the policy's `max-growth`, and what is not known of it.
 
@@ -60,14 +78,11 @@ def check_growth(scope: Scope) -> Iterator[Finding]:
         yield scope.finding("ADV022", message, subject="growth")
     elif not limit.allows(growth, base=base_bytes):
         largest = sorted((p for p in growths if growths[p] > 0), key=lambda p: (-growths[p], p))
-        listed = ", ".join(f"`{package}` by {size_text(growths[package])}" for package in largest[:_NAMED])
-        yield scope.finding(
-            "ADV031",
+        message = (
             f"the download grows by {size_text(growth)}, from {size_text(base_bytes)} of {name}; {limit} is allowed; "
-            f"{listed}",
-            subject="growth",
-            cause=Cause.of(scope.lock.versions),
+            + ", ".join(f"`{package}` by {size_text(growths[package])}" for package in largest[:_NAMED])
         )
+        yield scope.finding("ADV031", message, subject="growth", cause=Cause.of(scope.lock.versions))
     # A package of unknown size that stays as it is does not make the download grow.
     unknown = [p for p in after if p not in growths and base.lock.versions.get(p) != scope.lock.versions[p]]
     yield from unknown_sizes(scope, unknown, total="the growth of the download", subject="growth")
@@ -85,12 +100,8 @@ def unknown_sizes(scope: Scope, packages: Sequence[str], *, total: str, subject:
 
 def _growths(before: Sizes, after: Sizes) -> dict[str, int]:
     """Return the growth of each package in bytes; a package of unknown size in one of the locks is left out."""
-    growths = {}
-    for package in sorted({**before, **after}):
-        old, new = before.get(package, 0), after.get(package, 0)
-        if old is not None and new is not None:
-            growths[package] = new - old
-    return growths
+    pairs = {package: (before.get(package, 0), after.get(package, 0)) for package in sorted({**before, **after})}
+    return {package: new - old for package, (old, new) in pairs.items() if old is not None and new is not None}
 
 
 def check_download(scope: Scope) -> Iterator[Finding]:
@@ -109,12 +120,8 @@ def check_download(scope: Scope) -> Iterator[Finding]:
         text, most = size_texts(download, limit)
         largest = sorted(sizes, key=lambda package: (-(sizes[package] or 0), package))[:_NAMED]
         listed = ", ".join(f"`{package}` with {size_text(sizes[package] or 0)}" for package in largest)
-        yield scope.finding(
-            "ADV032",
-            f"the download is {text}, and `max-size` allows {most}; the largest: {listed}",
-            subject="max-size",
-            cause=Cause.of(scope.lock.versions),
-        )
+        message = f"the download is {text}, and `max-size` allows {most}; the largest: {listed}"
+        yield scope.finding("ADV032", message, subject="max-size", cause=Cause.of(scope.lock.versions))
     old = base.lock.versions if base is not None else {}
     changed = [name for name in sizes if old.get(name) != scope.lock.versions[name]]
     unknown = [name for name in changed if sizes[name] is None]
@@ -123,3 +130,7 @@ def check_download(scope: Scope) -> Iterator[Finding]:
 
 def _total(sizes: Sizes) -> int:
     return sum(size or 0 for size in sizes.values())
+
+
+STATE_CHECKS = (check_vulnerabilities,)
+CHANGE_CHECKS = (check_growth, check_download)

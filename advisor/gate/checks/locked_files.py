@@ -12,7 +12,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.gate.checks.unindexed import unindexed_packages
-from advisor.gate.findings import Cause, Finding, Place
+from advisor.gate.findings import Cause, Finding
 from advisor.gate.scope import Scope
 from advisor.index.addresses import comparable, is_on_this_machine, local_path, origin_of, printable
 from advisor.index.configuration import IndexConfiguration
@@ -21,7 +21,6 @@ from advisor.index.pages.filenames import file_key, version_of
 from advisor.index.pages.page import DistributionFile
 from advisor.locks.lock import LockedFile, LockedSource, LockedVersion
 
-CODES = ("ADV011", "ADV013", "ADV014", "ADV015", "ADV022", "ADV024", "ADV025")
 _PYPI_FILE = re.compile(
     r"https://files\.pythonhosted\.org/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/(?P<name>[^/?]+)"
 )
@@ -33,13 +32,7 @@ Source: https://www.mail-archive.com/nix-dev@lists.science.uu.nl/msg18816.html
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Comparison:
-    """The result of comparing one locked version with its index.
-
-    Attributes:
-        findings: The differences.
-        origins: The indexes that list its files.
-        unhashed: Number of its files for which the index gives no SHA-256.
-    """
+    """How a locked version differs from its index, which indexes list it, and how many files have no SHA-256 there."""
 
     findings: tuple[Finding, ...] = ()
     origins: tuple[str, ...] = ()
@@ -63,8 +56,7 @@ class LockedFiles:
         Raises:
             UnavailableError: If an index cannot be read.
         """
-        self.scope = scope
-        self.client = scope.client
+        self.scope, self.client = scope, scope.client
         self._memo = Memo(scope.client.cache, "listed")
         self._allowed_indexes = frozenset(map(_base, scope.state.allowed_indexes))
         self.findings: list[Finding] = []
@@ -73,9 +65,7 @@ class LockedFiles:
         every = (*scope.lock.packages.items(), *scope.lock.entries)
         self.client.prefetch(projects=dict.fromkeys(name for name, locked in every if not locked.direct_reference))
         unhashed = 0
-        for name, locked in scope.lock.entries:
-            if locked.direct_reference:
-                continue
+        for name, locked in scope.lock.indexed:
             comparison = self._compare(name, locked)
             self.compared.add(name)
             unhashed += comparison.unhashed
@@ -84,7 +74,11 @@ class LockedFiles:
                 self.findings.append(foreign)
             self.findings += comparison.findings
         self.findings += unindexed_packages(scope, [s for s in scope.lock.sources if self._is_listed_build(s)])
-        self.findings += self._named_indexes()
+        for url, line in scope.lock.indexes:
+            if not self._is_expected(url):
+                address = printable(url)
+                message = f"packages may come from `{address}`, which is not one of the project's indexes"
+                self.findings.append(scope.finding("ADV015", message, place=scope.at(line), subject=address))
         if unhashed:
             message = f"the index gives no SHA-256 for {unhashed} files of the lock"
             self.findings.append(scope.finding("ADV022", message, subject="hashes"))
@@ -114,18 +108,15 @@ class LockedFiles:
         names = {file.name for file in locked.files}
         pattern = _release_pattern(locked.version)
         listed = self.client.select_files(name, lambda filename: filename in names or bool(pattern.search(filename)))
-        of_version = [file for file in listed if _is_of_version(file.filename, locked.version)]
+        # No installer uses files whose name has no version.
+        of_version = [file for file in listed if version_of(file.filename) in (locked.version, None)]
         if not any(f.filename in names or version_of(f.filename) == locked.version for f in listed):
             message = f"`{name} {locked.version}` is not on the index"
             return _Comparison(findings=(self._finding("ADV011", message, name, locked, files=locked.identities),))
-        findings = [
-            *self._of_files(name, locked, listed),
-            *self._of_hashes(name, locked, of_version),
-        ]
         keys = {file_key(filename) for filename in names}
         compared = [f for f in listed if file_key(f.filename) in keys] if names else of_version
         return _Comparison(
-            findings=tuple(findings),
+            findings=(*self._of_files(name, locked, listed), *self._of_hashes(name, locked, of_version)),
             origins=tuple(dict.fromkeys(file.index for file in listed)),
             unhashed=sum(not self._sha256(file) for file in compared) if locked.hashes else 0,
         )
@@ -142,17 +133,16 @@ class LockedFiles:
                 message = f"the lock names `{file.name}` for `{name} {locked.version}`, {what}"
                 yield self._finding("ADV024", message, name, locked, subject=file.name, files=(file.identity,))
                 continue
-            if any(self._difference(file, o) is None and self._is_at(file, o) for o in offered):
+            differences = [self._difference(file, o) for o in offered]
+            if any(not text and self._is_at(file, o) for text, o in zip(differences, offered, strict=True)):
                 if not file.sha256 and locked.hashes:
                     message = f"the lock has no SHA-256 of `{file.name}`"
                     yield self._finding("ADV013", message, name, locked, subject=file.name, files=(file.identity,))
-                continue
-            difference = self._difference(file, offered[0])
-            if difference is not None and all(self._difference(file, o) for o in offered):
-                yield self._finding("ADV014", difference, name, locked, subject=file.name, files=(file.identity,))
+            elif all(differences):
+                message = differences[0]
+                yield self._finding("ADV014", message, name, locked, subject=file.name, files=(file.identity,))
             else:
-                address = file.path or file.url
-                moved.setdefault(origin_of(address), []).append((file, offered[0]))
+                moved.setdefault(origin_of(file.path or file.url), []).append((file, offered[0]))
         for origin, several in moved.items():
             file, first = several[0]
             more = f" (and {len(several) - 1} more of its files)" if len(several) > 1 else ""
@@ -163,8 +153,8 @@ class LockedFiles:
             files = [moved_file.identity for moved_file, _ in several]
             yield self._finding("ADV025", message, name, locked, subject=origin, files=files)
 
-    def _difference(self, file: LockedFile, offered: DistributionFile) -> str | None:
-        """Return how a file differs from the file of the same name on the index; `None` if it does not differ."""
+    def _difference(self, file: LockedFile, offered: DistributionFile) -> str:
+        """Return how a file differs from the file of the same name on the index; empty if it does not differ."""
         if file.other_hashes:
             # pip takes a file that has any of the hashes (pip/_internal/utils/hashes.py).
             algorithm = file.other_hashes[0].partition(":")[0]
@@ -174,7 +164,7 @@ class LockedFiles:
             return f"the index offers `{file.name}` with another SHA-256 than the lock"
         if file.size is not None and offered.size is not None and file.size != offered.size:
             return f"the index offers `{file.name}` with {offered.size} bytes, but the lock has {file.size} bytes"
-        return None
+        return ""
 
     def _is_at(self, file: LockedFile, offered: DistributionFile) -> bool:
         """Whether a lock names the address on the page of the index, or PyPI's for a mirror; true if it names none."""
@@ -220,9 +210,7 @@ class LockedFiles:
             )
             yield self._finding("ADV024", message, name, locked, subject=hashed, files=(hashed,))
         unnamed = locked.hashes - {file.sha256 for file in locked.files}
-        if not unnamed:
-            return
-        digests = {self._sha256(file) for file in of_version}
+        digests = {self._sha256(file) for file in of_version} if unnamed else set()
         unlisted = sorted(unnamed - digests)
         if "" in digests or not unlisted:
             return
@@ -252,19 +240,13 @@ class LockedFiles:
             code,
             message,
             package=name,
-            place=Place(path=locked.path or str(self.scope.lock.path), line=locked.line),
+            place=self.scope.place_of_entry(locked),
             subject=subject,
             cause=Cause.of({name: locked.version}, files=files),
         )
 
     def _foreign(self, name: NormalizedName, locked: LockedVersion, origins: Iterable[str]) -> Finding | None:
-        """Return the finding for a package that is locked from an index which the project does not use for it.
-
-        Args:
-            name: The package.
-            locked: Its locked version.
-            origins: The indexes of the project that list it.
-        """
+        """Return the finding for a package that is locked from an index which the project does not use for it."""
         if locked.index is None or is_on_this_machine(locked.index):
             return None  # A directory of this machine is trusted.
         bound = self.client.configuration.bindings.get(name)
@@ -288,16 +270,6 @@ class LockedFiles:
             for file in self.client.select_files(name, lambda listed: listed == filename)
             if self.client.configuration.has_builds_of(name, file.index)
         )
-
-    def _named_indexes(self) -> Iterator[Finding]:
-        for url, line in self.scope.lock.indexes:
-            if not self._is_expected(url):
-                yield self.scope.finding(
-                    "ADV015",
-                    f"packages may come from `{printable(url)}`, which is not one of the project's indexes",
-                    place=self.scope.at(line),
-                    subject=printable(url),
-                )
 
     def _is_expected(self, url: str, origins: Iterable[str] = ()) -> bool:
         address = _base(url)
@@ -329,8 +301,3 @@ def _release_pattern(version: Version) -> re.Pattern[str]:
     while len(release) > 1 and release[-1] == 0:
         release.pop()
     return re.compile(r"(?<!\d)" + r"[._]".join(f"0*{number}" for number in release) + r"(?!\d)")
-
-
-def _is_of_version(filename: str, version: Version) -> bool:
-    """Whether a file is of a version; true for files whose name has no version, which no installer uses."""
-    return version_of(filename) in (version, None)

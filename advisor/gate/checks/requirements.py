@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.gate.checks.artifacts import LockArtifacts
 from advisor.gate.checks.unindexed import is_of
-from advisor.gate.findings import Cause, Finding
-from advisor.gate.scope import Scope, place_of_root
+from advisor.gate.findings import Cause, Finding, Place
+from advisor.gate.scope import Scope
 from advisor.index.addresses import printable
+from advisor.locks.lock import Lock
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate, Dependency, admits
 
-CODES = ("ADV001", "ADV019", "ADV023")
 _MAX_NAMES = 3
 _Node = tuple[NormalizedName, NormalizedName | None]
 """A package, and an extra of it."""
@@ -42,8 +41,7 @@ def check_requirements(scope: Scope) -> Iterator[Finding]:
     }
     candidates = {**installable, **{name: problem.direct[name].candidate for name in direct if name in problem.direct}}
     roots = [root for root in problem.roots if problem.applies(root.requirement)]
-    for root in roots:
-        yield from _check_root(scope, root, direct)
+    yield from _violated(scope, roots, direct)
     visited: set[_Node] = set()
     missing: dict[NormalizedName, str] = {}
     required = [Dependency(name=root.name, requirement=root.requirement) for root in roots if not root.constraint]
@@ -64,7 +62,9 @@ def check_requirements(scope: Scope) -> Iterator[Finding]:
     complete = all(name in candidates for name in (*lock.packages, *direct))
     surplus = sorted(set(lock.packages) - {name for name, _ in visited} - _INSTALLERS)
     if surplus and complete and not missing:
-        yield _surplus(scope, surplus)
+        message = f"nothing on the target requires {_first([f'`{name}`' for name in surplus])}"
+        package, place = surplus[0] if len(surplus) == 1 else "", scope.place_of(surplus[0])
+        yield scope.finding("ADV019", message, package=package, place=place, subject="surplus")
 
 
 def _nodes(dependency: Dependency) -> Iterator[_Node]:
@@ -72,107 +72,67 @@ def _nodes(dependency: Dependency) -> Iterator[_Node]:
     return ((dependency.name, extra) for extra in (None, *dependency.extras))
 
 
-def _check_root(scope: Scope, root: RootRequirement, direct: Collection[str]) -> Iterator[Finding]:
-    """Yield that the lock does not satisfy a requirement or a constraint of the project, if so."""
-    locked = scope.lock.packages.get(root.name)
-    if root.direct is not None and not root.constraint:
-        yield from _check_direct(scope, root, root.direct)
-    elif locked is None and root.name not in direct and not root.constraint:
-        yield _absent(scope, root)
-    elif locked is not None and not admits(root.requirement, locked.version):
-        yield _violated(scope, root)
-
-
-def _unmet(scope: Scope, candidate: Candidate, dependency: Dependency, locked: Version) -> Finding:
+def _unmet(scope: Scope, parent: Candidate, dependency: Dependency, locked: Version) -> Finding:
+    required = str(dependency.requirement).partition(";")[0].strip()
     return scope.finding(
         "ADV001",
-        f"`{candidate.name} {candidate.version}` requires `{_without_marker(dependency)}`, but the lock has {locked}",
+        f"`{parent.name} {parent.version}` requires `{required}`, but the lock has {locked}",
         package=dependency.name,
-        subject=f"{candidate.name} requires {dependency.name}",
-        cause=Cause.of({candidate.name: candidate.version, dependency.name: locked}),
+        subject=f"{parent.name} requires {dependency.name}",
+        cause=Cause.of({parent.name: parent.version, dependency.name: locked}),
     )
 
 
-def _check_direct(scope: Scope, root: RootRequirement, reference: DirectReference) -> Iterator[Finding]:
-    """Yield the finding that the lock does not have a package from where the project requires it, if so."""
-    lock = scope.lock
-    if lock.path is None or any(is_of(lock, source, reference) for source in lock.sources):
-        return
-    other = next((source.address for source in lock.sources if source.name == root.name), None)
-    if other is None and root.name not in lock.packages:
-        yield _absent(scope, root)
-        return
-    yield scope.finding(
-        "ADV001",
-        f"`{root.name}` ({root.origin}) is required from `{reference.printable}`, but the lock has it from "
-        f"{f'`{printable(other)}`' if other else 'an index'}",
-        package=root.name,
-        place=place_of_root(root),
-        subject=f"the project requires {root.name}",
-        cause=Cause(files=(other or "index",)),
-    )
+def _violated(scope: Scope, roots: Iterable[RootRequirement], direct: Collection[str]) -> Iterator[Finding]:
+    """Yield the requirements and constraints of the project that the lock does not satisfy."""
+    for root in roots:
+        if violation := _violation(scope.lock, root, direct):
+            message, cause = violation
+            place = Place(path=root.path, line=root.line) if root.path and root.line else None
+            subject = f"the project requires {root.name}"
+            yield scope.finding("ADV001", message, package=root.name, place=place, subject=subject, cause=cause)
 
 
-def _absent(scope: Scope, root: RootRequirement) -> Finding:
-    return scope.finding(
-        "ADV001",
-        f"`{root.requirement}` ({root.origin}) is required, but it is not in the lock",
-        package=root.name,
-        place=place_of_root(root),
-        subject=f"the project requires {root.name}",
-    )
+def _violation(lock: Lock, root: RootRequirement, direct: Collection[str]) -> tuple[str, Cause] | None:
+    """Return how a lock violates a requirement, with the cause; `None` if it satisfies it."""
+    locked = lock.packages.get(root.name)
+    required = f"`{root.requirement}` ({root.origin}) {'is a constraint' if root.constraint else 'is required'}"
+    absent = f"{required}, but it is not in the lock", Cause()
+    if root.direct is not None and not root.constraint:
+        if lock.path is None or any(is_of(lock, source, root.direct) for source in lock.sources):
+            return None
+        other = next((source.address for source in lock.sources if source.name == root.name), None)
+        if other is None and locked is None:
+            return absent
+        required = f"`{root.name}` ({root.origin}) is required from `{root.direct.printable}`"
+        place = f"`{printable(other)}`" if other else "an index"
+        return f"{required}, but the lock has it from {place}", Cause(files=(other or "index",))
+    if locked is None:
+        return None if root.constraint or root.name in direct else absent
+    if admits(root.requirement, locked.version):
+        return None
+    return f"{required}, but the lock has {locked.version}", Cause.of({root.name: locked.version})
 
 
-def _violated(scope: Scope, root: RootRequirement) -> Finding:
-    version = scope.lock.packages[root.name].version
-    verb = "is a constraint" if root.constraint else "is required"
-    return scope.finding(
-        "ADV001",
-        f"`{root.requirement}` ({root.origin}) {verb}, but the lock has {version}",
-        package=root.name,
-        place=place_of_root(root),
-        subject=f"the project requires {root.name}",
-        cause=Cause.of({root.name: version}),
-    )
-
-
-def _missing(scope: Scope, missing: dict[NormalizedName, str]) -> Iterator[Finding]:
+def _missing(scope: Scope, missing: Mapping[NormalizedName, str]) -> Iterator[Finding]:
     """Yield one finding for all dependencies that are not locked: if one is missing, many usually are."""
     if not missing:
         return
-    names = ", ".join(f"`{name}` (for `{parent}`)" for name, parent in sorted(missing.items())[:_MAX_NAMES])
-    more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
-    first = min(missing)
+    names = sorted(missing)
+    texts = _first([f"`{name}` (for `{missing[name]}`)" for name in names])
+    cause = Cause(files=tuple(names))
     if scope.lock.is_project:
-        yield scope.finding(
-            "ADV023",
-            f"{len(missing)} dependencies have no locked version: {names}{more}",
-            place=scope.at(1),
-            subject="open",
-            cause=Cause(files=tuple(sorted(missing))),
-        )
+        message = f"{len(missing)} dependencies have no locked version: {texts}"
+        yield scope.finding("ADV023", message, place=scope.at(1), subject="open", cause=cause)
         return
-    yield scope.finding(
-        "ADV001",
-        f"requirements of locked packages are not in the lock: {names}{more}",
-        package=first if len(missing) == 1 else "",
-        place=scope.place_of(missing[first]),
-        subject="missing",
-        cause=Cause(files=tuple(sorted(missing))),
-    )
+    message = f"requirements of locked packages are not in the lock: {texts}"
+    package, place = names[0] if len(missing) == 1 else "", scope.place_of(missing[names[0]])
+    yield scope.finding("ADV001", message, package=package, place=place, subject="missing", cause=cause)
 
 
-def _surplus(scope: Scope, surplus: list[NormalizedName]) -> Finding:
-    names = ", ".join(f"`{name}`" for name in surplus[:_MAX_NAMES])
-    more = f" and {len(surplus) - _MAX_NAMES} more" if len(surplus) > _MAX_NAMES else ""
-    return scope.finding(
-        "ADV019",
-        f"nothing on the target requires {names}{more}",
-        package=surplus[0] if len(surplus) == 1 else "",
-        place=scope.place_of(surplus[0]),
-        subject="surplus",
-    )
+def _first(texts: Sequence[str]) -> str:
+    more = len(texts) - _MAX_NAMES
+    return ", ".join(texts[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _without_marker(dependency: Dependency) -> str:
-    return str(dependency.requirement).partition(";")[0].strip()
+STATE_CHECKS = (check_requirements,)

@@ -10,10 +10,8 @@ from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
 from advisor.project.settings.interface import ProjectSetting
 from knowledge.catalogue.fit import contradictions, misfit_of
-from knowledge.catalogue.settings import ANY, SettingChoice, setting_error, shipped_settings
+from knowledge.catalogue.settings import ANY, setting_error, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
-
-CODES = ("ADV016", "ADV034", "ADV035", "ADV036", "ADV037", "ADV038")
 
 
 def check_slow_settings(scope: Scope) -> Iterator[Finding]:
@@ -26,14 +24,11 @@ def check_slow_settings(scope: Scope) -> Iterator[Finding]:
             continue
         for effect in scope.predictor.setting_effects(scope.lock.versions, settings):
             if effect.speedup < slowest and effect.high < 1:
-                yield scope.finding(
-                    "ADV016",
+                message = (
                     f"with `{effect.subject}`{_condition(used)}, `{effect.package} {measured[effect.package]}` is "
-                    f"predicted to be {speed_text(effect, 'with the default')}; {slowest:.3g} times is allowed",
-                    package=effect.package,
-                    place=_place(used),
-                    subject=effect.subject,
+                    f"predicted to be {speed_text(effect, 'with the default')}; {slowest:.3g} times is allowed"
                 )
+                yield _finding(scope, "ADV016", message, effect.package, used, effect.subject)
 
 
 def check_recommended_settings(scope: Scope) -> Iterator[Finding]:
@@ -44,24 +39,17 @@ def check_recommended_settings(scope: Scope) -> Iterator[Finding]:
         if value is None or used.value == str(value) or used.is_default:
             continue
         sets = f"`{used.name}` to `{used.value}`" if used.value else f"`{used.name}` when the program runs"
-        if used.overrides_environment and _is_from_outside(used.name, value, backend):
-            yield scope.finding(
-                "ADV035",
+        choice = shipped_settings()[used.name].choice(backend, value)
+        is_from_outside = choice is not None and (choice.environment or choice.processors)
+        if used.overrides_environment and is_from_outside:
+            message = (
                 f"the code sets {sets}{_condition(used)}, so the recommended `{used.name}={value}` has no effect "
-                "when `advisor run` or the environment sets it",
-                package=package,
-                place=_place(used),
-                subject=f"{used.name}={used.value}",
+                "when `advisor run` or the environment sets it"
             )
+            yield _finding(scope, "ADV035", message, package, used)
         elif used.value:
-            yield scope.finding(
-                "ADV034",
-                f"this sets {sets}{_condition(used)}; the settings of the lock have `{used.name}={value}` for "
-                f"`{package}`",
-                package=package,
-                place=_place(used),
-                subject=f"{used.name}={used.value}",
-            )
+            recommendation = f"the settings of the lock have `{used.name}={value}` for `{package}`"
+            yield _finding(scope, "ADV034", f"this sets {sets}{_condition(used)}; {recommendation}", package, used)
 
 
 def check_supported_settings(scope: Scope) -> Iterator[Finding]:
@@ -69,18 +57,16 @@ def check_supported_settings(scope: Scope) -> Iterator[Finding]:
     for used, package, backend in _applications(scope):
         if not used.value:
             continue
-        problem = _value_error(used)
+        number = used.value.isascii() and used.value.isdecimal()
+        problem = setting_error(used.name, int(used.value) if number else used.value)
         choice = shipped_settings()[used.name].choice(backend, used.value)
         if problem is None and choice is not None:
-            problem = _obstacle(choice, used, package, scope)
+            version, hardware = scope.lock.versions[package], scope.problem.target.hardware
+            misfit = misfit_of(choice, version=version, framework=package, hardware=hardware)
+            problem = None if misfit is None or misfit.is_unknown else misfit.reason
         if problem is not None:
-            yield scope.finding(
-                "ADV036",
-                f"this sets `{used.name}` to `{used.value}`{_condition(used)}, but {problem}",
-                package=package,
-                place=_place(used),
-                subject=f"{used.name}={used.value}",
-            )
+            message = f"this sets `{used.name}` to `{used.value}`{_condition(used)}, but {problem}"
+            yield _finding(scope, "ADV036", message, package, used)
 
 
 def check_contradictions(scope: Scope) -> Iterator[Finding]:
@@ -90,25 +76,17 @@ def check_contradictions(scope: Scope) -> Iterator[Finding]:
         if package != other_package or used.name == other.name:
             continue
         if contradictions({used.name: used.value, other.name: other.value}, backend=backend):
-            yield scope.finding(
-                "ADV037",
-                f"this sets `{used.name}={used.value}`, which contradicts `{other.name}={other.value}` of "
-                f"`{_place(other)}`",
-                package=package,
-                place=_place(used),
-                subject=f"{used.name} {other.name}",
-            )
+            contradicted = f"`{other.name}={other.value}` of `{_place(other)}`"
+            message = f"this sets `{used.name}={used.value}`, which contradicts {contradicted}"
+            yield _finding(scope, "ADV037", message, package, used, f"{used.name} {other.name}")
 
 
 def check_unread_files(scope: Scope) -> Iterator[Finding]:
     """Yield the files of the project that may contain settings, but cannot be parsed."""
     for file in scope.state.project_settings.unread:
-        yield scope.finding(
-            "ADV038",
-            f"this file contains words of run-time settings, but it was not read: {file.reason}",
-            place=Place(path=str(file.path), line=file.line),
-            subject=file.file,
-        )
+        message = f"this file contains words of run-time settings, but it was not read: {file.reason}"
+        place = Place(path=str(file.path), line=file.line)
+        yield scope.finding("ADV038", message, place=place, subject=file.file)
 
 
 def _applications(scope: Scope) -> Iterator[tuple[ProjectSetting, str, str]]:
@@ -123,22 +101,10 @@ def _applications(scope: Scope) -> Iterator[tuple[ProjectSetting, str, str]]:
                 yield used, package, backend
 
 
-def _is_from_outside(name: str, value: int | str, backend: str) -> bool:
-    """Whether the environment or a set of processors applies a setting, without changes to the code."""
-    choice = shipped_settings()[name].choice(backend, value)
-    return choice is not None and bool(choice.environment or choice.processors)
-
-
-def _value_error(used: ProjectSetting) -> str | None:
-    value: int | str = int(used.value) if used.value.isascii() and used.value.isdecimal() else used.value
-    return setting_error(used.name, value)
-
-
-def _obstacle(choice: SettingChoice, used: ProjectSetting, package: str, scope: Scope) -> str | None:
-    """Return why a value has no effect with the locked version or on the target; `None` if it has."""
-    version, hardware = scope.lock.versions[package], scope.problem.target.hardware
-    misfit = misfit_of(choice, version=version, framework=package, hardware=hardware)
-    return None if misfit is None or misfit.is_unknown else misfit.reason
+def _finding(scope: Scope, code: str, message: str, package: str, used: ProjectSetting, subject: str = "") -> Finding:
+    """Return a finding about a setting of the project; the subject is the setting by default."""
+    subject = subject or f"{used.name}={used.value}"
+    return scope.finding(code, message, package=package, place=_place(used), subject=subject)
 
 
 def _condition(used: ProjectSetting) -> str:
@@ -147,3 +113,12 @@ def _condition(used: ProjectSetting) -> str:
 
 def _place(used: ProjectSetting) -> Place:
     return Place(path=str(used.path), line=used.line)
+
+
+STATE_CHECKS = (
+    check_slow_settings,
+    check_recommended_settings,
+    check_supported_settings,
+    check_contradictions,
+    check_unread_files,
+)

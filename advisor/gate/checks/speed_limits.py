@@ -11,8 +11,6 @@ from advisor.gate.scope import Scope
 from advisor.resolve.score.predictor import performance_versions
 from knowledge.estimate.interface import Prediction
 
-CODES = ("ADV007", "ADV008")
-
 
 def check_regression(scope: Scope) -> Iterator[Finding]:
     """Yield the predicted loss of speed, if it is significant and exceeds the policy's `max-regression`."""
@@ -27,13 +25,12 @@ def check_regression(scope: Scope) -> Iterator[Finding]:
     before = next(
         (str(c.before) for c in comparison.changes if c.package == slower.package), "with the base's packages"
     )
-    yield scope.finding(
-        "ADV007",
+    message = (
         f"`{slower.package} {scope.lock.versions[slower.package]}` is predicted to be "
-        f"{speed_text(prediction, before)}, {workload_text(prediction)}; {1 - allowed:.3g} times is allowed",
-        package=slower.package,
-        cause=Cause.of(performance_versions(scope.lock.versions)),
+        f"{speed_text(prediction, before)}, {workload_text(prediction)}; {1 - allowed:.3g} times is allowed"
     )
+    cause = Cause.of(performance_versions(scope.lock.versions))
+    yield scope.finding("ADV007", message, package=slower.package, cause=cause)
 
 
 def check_setting_regression(scope: Scope) -> Iterator[Finding]:
@@ -49,38 +46,31 @@ def check_setting_regression(scope: Scope) -> Iterator[Finding]:
     for change in comparison.settings:
         for effect in change.effects if change.before else ():
             if effect.speedup * by_versions < 1 - allowed and effect.high < 1:
-                yield scope.finding(
-                    "ADV007",
+                message = (
                     f"`{effect.package}` with {change.text} is predicted to be {speed_text(effect, 'in the base')}; "
-                    f"{1 - allowed:.3g} times is allowed",
-                    package=effect.package,
-                    place=change.place,
-                    subject=change.name,
+                    f"{1 - allowed:.3g} times is allowed"
                 )
+                yield scope.finding("ADV007", message, package=effect.package, place=change.place, subject=change.name)
 
 
 def check_gap(scope: Scope, best: RecommendedStack, prediction: Prediction) -> Iterator[Finding]:
-    """Yield the predicted gap to the recommended stack, if it is significant and exceeds the policy's `max-gap`.
-
-    Args:
-        scope: The lock, the target and the policy.
-        best: The recommended stack.
-        prediction: Its predicted speed-up over the lock.
-    """
+    """Yield the predicted gap to the recommended stack, if it is significant and exceeds the policy's `max-gap`."""
     allowed = scope.policy.max_gap
     if not exceeds_gap(prediction, allowed):
         return
     faster = max(prediction.changes, key=lambda c: c.speedup)
-    yield scope.finding(
-        "ADV008",
+    message = (
         f"the recommended stack is predicted to be {speed_text(prediction)}, {workload_text(prediction)}, with "
         f"`{faster.package} {best.versions[faster.package]}` in place of {scope.lock.versions[faster.package]}; "
-        f"{1 + allowed:.3g} times is allowed",
-        package=faster.package,
-        cause=Cause.of(performance_versions(scope.lock.versions)),
+        f"{1 + allowed:.3g} times is allowed"
     )
+    cause = Cause.of(performance_versions(scope.lock.versions))
+    yield scope.finding("ADV008", message, package=faster.package, cause=cause)
 
 
 def exceeds_gap(prediction: Prediction, allowed: float) -> bool:
     """Whether a predicted speed-up is significant and exceeds the allowed one."""
     return prediction.speedup > 1 + allowed and prediction.low > 1
+
+
+CHANGE_CHECKS = (check_regression, check_setting_regression)

@@ -14,7 +14,6 @@ from advisor.gate.scope import Scope
 from advisor.index.addresses import local_path, printable
 from advisor.locks.lock import Lock, LockedSource
 
-CODES = ("ADV022", "ADV023", "ADV026", "ADV030")
 # Suffixes of archives according to pip (pip/_internal/utils/filetypes.py).
 _ARCHIVES = (
     *(".zip", ".whl", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz"),
@@ -25,9 +24,7 @@ _ARCHIVES = (
 def unindexed_packages(scope: Scope, listed: Collection[LockedSource] = ()) -> Iterator[Finding]:
     """Yield packages that come from no index, packages without a version, and hosts without a certificate.
 
-    Args:
-        scope: The lock, the target and the policy.
-        listed: Addresses of files that an index of the project lists, with their hashes.
+    Sources that an index of the project lists, with their hashes, are left out.
     """
     lock = scope.lock
     for source in lock.sources:
@@ -53,8 +50,7 @@ def unindexed_packages(scope: Scope, listed: Collection[LockedSource] = ()) -> I
 
 def check_replaced_by_directories(scope: Scope) -> Iterator[Finding]:
     """Yield the packages that a lock takes from a directory, but the base's lock from an index."""
-    before = scope.base.lock.entries if scope.base is not None else ()
-    indexed = {name for name, locked in before if not locked.direct_reference}
+    indexed = {name for name, _ in scope.base.lock.indexed} if scope.base is not None else set()
     for source in scope.lock.sources:
         if source.name in indexed and is_within_project(scope.lock, source):
             yield _not_from_index(scope, source)
@@ -129,12 +125,9 @@ def _place_of(address: str) -> str:
 
 
 def _not_from_index(scope: Scope, source: LockedSource) -> Finding:
-    address = printable(source.address)
-    return scope.finding(
-        "ADV026",
-        f"`{source.name}` comes from `{address}`, not from an index: its files cannot be compared",
-        package=source.name,
-        place=scope.at(source.line),
-        subject=address,
-        cause=Cause(files=(source.content,)),
-    )
+    address, place, cause = printable(source.address), scope.at(source.line), Cause(files=(source.content,))
+    message = f"`{source.name}` comes from `{address}`, not from an index: its files cannot be compared"
+    return scope.finding("ADV026", message, package=source.name, place=place, subject=address, cause=cause)
+
+
+CHANGE_CHECKS = (check_replaced_by_directories, check_changed_content)

@@ -1,6 +1,12 @@
-"""Errors of requests to an index."""
+"""Errors of requests to an index, and the deadline of an answer."""
 
 from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from advisor.index.configuration import without_credentials
 from knowledge.domain.errors import UnavailableError
@@ -40,3 +46,39 @@ def unreadable(url: str, cause: str, *, hint: str = "") -> IndexUnreachableError
         f"the index could not be read at `{without_credentials(url)}`: {cause}",
         hint=hint or "check the address and the network, or use `--offline` to answer from the cache",
     )
+
+
+_end: ContextVar[float] = ContextVar("end", default=math.inf)
+"""When the answers of this thread must be complete: a server that sends single bytes never exceeds a read timeout."""
+
+
+class DeadlineError(Exception):
+    """Raised when an answer is not complete in time.
+
+    It is neither an ``OSError`` nor an error of the HTTP library, so that the request is not retried.
+    """
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """Limit the total time of reading answers in this thread.
+
+    Within another deadline, the earlier one counts.
+    """
+    token = _end.set(min(_end.get(), time.monotonic() + seconds))
+    try:
+        yield
+    finally:
+        _end.reset(token)
+
+
+def seconds_left() -> float:
+    """Return the seconds until the deadline.
+
+    Raises:
+        DeadlineError: If the deadline is over.
+    """
+    seconds = _end.get() - time.monotonic()
+    if seconds <= 0:
+        raise DeadlineError
+    return seconds

@@ -7,7 +7,7 @@ import re
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
@@ -106,30 +106,23 @@ class Transport:
             IndexUnreachableError: If there is no answer, or an error.
             TooLargeError: If the body exceeds the limit.
         """
-        headers = {"Accept": accept, "Accept-Encoding": "gzip"} | ({"If-None-Match": etag} if etag else {})
-        self.request_counts["GET"] += 1
-        return self._connection.request("GET", url, headers, self._response_reader(url, limit))
+        return self._send("GET", url, {"Accept": accept} | ({"If-None-Match": etag} if etag else {}), limit)
 
     def post(self, url: str, body: bytes) -> IndexResponse:
         """Send a query as JSON. Repeating it must have no effect, because it is sent again after transient errors.
-
-        Args:
-            url: The address.
-            body: The query.
 
         Raises:
             IndexUnreachableError: If there is no answer, or an error.
             TooLargeError: If the answer exceeds the limit.
         """
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Content-Type": "application/json"}
-        self.request_counts["POST"] += 1
-        return self._connection.request("POST", url, headers, self._response_reader(url, PAGE_BYTES), body=body)
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        return self._send("POST", url, headers, PAGE_BYTES, body)
 
-    def _response_reader(self, url: str, limit: int) -> Callable[[requests.Response], IndexResponse]:
-        """Return a function that reads an answer up to a limit."""
-
+    def _send(
+        self, method: str, url: str, headers: dict[str, str], limit: int, body: bytes | None = None
+    ) -> IndexResponse:
         def take(response: requests.Response) -> IndexResponse:
-            self._check(url, response)
+            _check(url, response)
             return IndexResponse(
                 status=404 if response.status_code in _ABSENT_STATUSES else response.status_code,
                 body=b"".join(self._connection.body(url, response, limit)) if response.status_code == 200 else b"",
@@ -139,7 +132,8 @@ class Transport:
                 url=without_credentials(response.url or url),
             )
 
-        return take
+        self.request_counts[method] += 1
+        return self._connection.request(method, url, headers | {"Accept-Encoding": "gzip"}, take, body=body)
 
     @contextmanager
     def download(self, url: str) -> Iterator[tuple[IO[bytes], str]]:
@@ -157,13 +151,8 @@ class Transport:
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as file:
 
             def take(response: requests.Response) -> str:
-                self._check(url, response)
                 if response.status_code != 200:
-                    raise (
-                        self._gone_error(url)
-                        if response.status_code in _ABSENT_STATUSES
-                        else self._status_error(url, response)
-                    )
+                    raise _failure(url, response)
                 digest = hashlib.sha256()
                 # A previous attempt may have written a part.
                 file.seek(0)
@@ -197,19 +186,15 @@ class Transport:
         byte_range = f"bytes={first}" if first < 0 else f"bytes={first}-{'' if last is None else last}"
 
         def take(response: requests.Response) -> Part:
-            if response.status_code in _ABSENT_STATUSES:
-                raise self._gone_error(url)
-            if response.status_code in RETRIED_STATUSES:
-                raise self._status_error(url, response)
+            if response.status_code in (*_ABSENT_STATUSES, *RETRIED_STATUSES):
+                raise _failure(url, response)
             match = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})", response.headers.get("Content-Range", ""))
             start, end, size = map(int, match.groups()) if match else (0, -1, 0)
             expected = (max(0, size + first) if first < 0 else first, size - 1 if last is None else min(last, size - 1))
-            if response.status_code != 206 or (start, end) != expected or end < start:
-                raise RangeError(
-                    f"`{without_credentials(url)}` cannot be read in parts: its server does not support range requests"
-                )
-            content = b"".join(self._connection.body(url, response, end - start + 1, decompressed=False))
-            if len(content) != end - start + 1:
+            content = b""
+            if response.status_code == 206 and (start, end) == expected and end >= start:
+                content = b"".join(self._connection.body(url, response, end - start + 1, decompressed=False))
+            if not content or len(content) != end - start + 1:
                 raise RangeError(
                     f"`{without_credentials(url)}` cannot be read in parts: its server does not support range requests"
                 )
@@ -223,19 +208,21 @@ class Transport:
         self.request_counts["HEAD"] += 1
 
         def take(response: requests.Response) -> int | None:
-            self._check(url, response)
+            _check(url, response)
             length = response.headers.get("Content-Length", "")
             return int(length) if response.status_code == 200 and re.fullmatch(r"\d{1,18}", length) else None
 
         return self._connection.request("HEAD", url, {"Accept-Encoding": "identity"}, take)
 
-    def _check(self, url: str, response: requests.Response) -> None:
-        if response.status_code >= 400 and response.status_code not in _ABSENT_STATUSES:
-            raise self._status_error(url, response)
 
-    def _gone_error(self, url: str) -> GoneError:
+def _check(url: str, response: requests.Response) -> None:
+    if response.status_code >= 400 and response.status_code not in _ABSENT_STATUSES:
+        raise _failure(url, response)
+
+
+def _failure(url: str, response: requests.Response) -> IndexUnreachableError:
+    """Return the error that an answer stands for."""
+    if response.status_code in _ABSENT_STATUSES:
         return GoneError(f"`{without_credentials(url)}` does not exist", hint="try again with `--refresh`")
-
-    def _status_error(self, url: str, response: requests.Response) -> IndexUnreachableError:
-        attempts = f" after {RETRIES + 1} attempts" if response.status_code in RETRIED_STATUSES else ""
-        return unreadable(url, f"it answers {response.status_code}{attempts}")
+    attempts = f" after {RETRIES + 1} attempts" if response.status_code in RETRIED_STATUSES else ""
+    return unreadable(url, f"it answers {response.status_code}{attempts}")

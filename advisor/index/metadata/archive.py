@@ -12,7 +12,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, cast
 
 from advisor.index.configuration import without_credentials
@@ -34,8 +33,6 @@ _TAIL_BYTES = 128 * KIB
 _AHEAD_BYTES = 64 * KIB
 _HEADER_BYTES, _GLOBAL_BYTES, _HEADERS_BYTES = 32 * KIB, KIB, 16 * MIB
 """Maximum size of an extension header of a tar archive, of all global ones, and of all together.
-
-For metadata, headers are discarded one by one. A build retains them: 105 MiB of memory for 85 000 members at the limit.
 """
 _HEADER_STEPS = 5 * 2**29
 """Maximum sum of their squared sizes: some versions of `tarfile` search a header in quadratic time
@@ -68,19 +65,6 @@ class ArchiveError(UnavailableError):
 
 class ChangedFileError(RangeError):
     """Raised when a remote file changes while it is read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WheelContents:
-    """What is read of a wheel.
-
-    Attributes:
-        metadata: Its ``METADATA``.
-        unpacked_size: Its unpacked size, in bytes.
-    """
-
-    metadata: str
-    unpacked_size: int
 
 
 class RangedFile:
@@ -131,8 +115,8 @@ class RangedFile:
         return self._part.content[first - self._part.start : end - self._part.start]
 
 
-def read_wheel(wheel: BinaryIO | RangedFile, filename: str) -> WheelContents:
-    """Return the metadata and the unpacked size of a wheel.
+def read_wheel(wheel: BinaryIO | RangedFile, filename: str) -> tuple[str, int]:
+    """Return the ``METADATA`` of a wheel, and its unpacked size in bytes.
 
     Raises:
         ArchiveError: If the archive cannot be read or contains no metadata.
@@ -142,9 +126,7 @@ def read_wheel(wheel: BinaryIO | RangedFile, filename: str) -> WheelContents:
         names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")]
         if len(names) != 1:
             raise ArchiveError(f"`{filename}` contains {len(names)} `.dist-info/METADATA` files, not one")
-        return WheelContents(
-            metadata=_text(archive, names[0], filename), unpacked_size=_unpacked_size(archive, filename)
-        )
+        return _text(archive, names[0], filename), _unpacked_size(archive, filename)
 
 
 def read_unpacked_size(wheel: BinaryIO | RangedFile, filename: str) -> int:
@@ -203,8 +185,7 @@ def _zip_texts(sdist: BinaryIO, filename: str) -> Generator[tuple[str, str]]:
 
 def _tar_texts(sdist: BinaryIO, filename: str) -> Generator[tuple[str, str]]:
     with open_tar(sdist, filename) as tar:
-        for count, member in enumerate(tar, start=1):
-            check_members(count, filename)
+        for member in members_of(tar, filename):
             name = _text_at(member.name)
             if (
                 name
@@ -212,8 +193,6 @@ def _tar_texts(sdist: BinaryIO, filename: str) -> Generator[tuple[str, str]]:
                 and _is_readable(name, member.size, filename)
             ):
                 yield name, extracted.read().decode("utf-8", "replace")
-            # `tarfile` stores every member with its headers.
-            cast(Any, tar).members.clear()
 
 
 def _text_at(path: str) -> str:
@@ -223,11 +202,7 @@ def _text_at(path: str) -> str:
 
 
 def _is_readable(name: str, size: int, filename: str) -> bool:
-    """Whether a text has an acceptable size.
-
-    Raises:
-        ArchiveError: If it is the ``PKG-INFO``, which is necessary.
-    """
+    """Whether a text has an acceptable size; it is an error if the ``PKG-INFO`` has not, which is necessary."""
     if name == _PKG_INFO:
         _check_length(size, name, filename)
     return size <= METADATA_BYTES
@@ -241,6 +216,18 @@ def check_members(count: int, filename: str) -> None:
     """
     if count > MEMBERS:
         raise TooLargeError(f"`{filename}` contains more than {MEMBERS} members")
+
+
+def members_of(tar: tarfile.TarFile, filename: str) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an sdist, and forget each with its headers, which `tarfile` stores.
+
+    Raises:
+        TooLargeError: As for :func:`check_members`.
+    """
+    for count, member in enumerate(tar, start=1):
+        check_members(count, filename)
+        yield member
+        cast(Any, tar).members.clear()
 
 
 class _HeaderBudget:

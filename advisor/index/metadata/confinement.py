@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any
 
 from advisor.index.limits import BUILD_MEMORY_BYTES, BUILD_OUTPUT_BYTES, KIB
 
@@ -52,8 +52,6 @@ exec "$@"
 # A shell sets the limit, because running Python code between `fork` and `exec` is not safe in a program with threads.
 _LIMITED = 'ulimit -v "$1" 2>/dev/null; shift; exec "$@"'
 
-Confinement = Literal["bwrap", "unshare", "none"]
-
 
 def run_confined(
     command: Sequence[str],
@@ -82,11 +80,15 @@ def run_confined(
     inherited = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     environment = {**inherited, **(variables or {}), "HOME": str(home), "TMPDIR": str(home), "PYTHONNOUSERSITE": "1"}
     with tempfile.TemporaryFile() as output:
-        prefix = _prefix(writable)
-        with started([*prefix, *command], cwd=directory, env=environment, stdout=output, stderr=output) as process:
+        limit = ["sh", "-c", _LIMITED, "sh", str(BUILD_MEMORY_BYTES // KIB)] if shutil.which("sh") else []
+        prefix = _confined(confinement(), [path.resolve() for path in writable])
+        with started(
+            [*prefix, *limit, *command], cwd=directory, env=environment, stdout=output, stderr=output
+        ) as process:
             status = process.wait(timeout=seconds)
         if status:
-            raise subprocess.CalledProcessError(status, list(command), output=_end_of(output))
+            output.seek(max(0, output.seek(0, os.SEEK_END) - BUILD_OUTPUT_BYTES))
+            raise subprocess.CalledProcessError(status, list(command), output=output.read())
 
 
 class StoppableProcesses:
@@ -106,26 +108,21 @@ class StoppableProcesses:
         finally:
             _PROCESSES.reset(token)
 
-    def start(self, command: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
-        """Start a process in a session of its own.
-
-        Raises:
-            subprocess.SubprocessError: If the processes were stopped.
-            OSError: If it cannot be started.
-        """
+    @contextlib.contextmanager
+    def started(self, command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a process in a session of its own, as :func:`started` does."""
         with self._lock:
             if self._is_stopped:
                 raise subprocess.SubprocessError("it was stopped, because nobody needs it any more")
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **options)
             self._running.add(process)
-        return process
-
-    def end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill a process and the processes that it started, and wait for its end."""
-        with self._lock:
-            self._running.discard(process)
-        _kill(process)
-        process.wait()
+        try:
+            yield process
+        finally:
+            with self._lock:
+                self._running.discard(process)
+            _kill(process)
+            process.wait()
 
     def stop(self) -> None:
         """Kill all processes with those that they started, and start no more."""
@@ -139,28 +136,18 @@ _PROCESSES: ContextVar[StoppableProcesses | None] = ContextVar("processes", defa
 """Among which processes those of this thread count, if any."""
 
 
-@contextlib.contextmanager
-def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a program, and kill it at the end with the processes that it started.
-
-    Args:
-        command: The program and its arguments.
-        options: Options of :class:`subprocess.Popen`.
+def started(command: Sequence[str], **options: Any) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+    """Start a program with options of `Popen`, and kill it at the end with the processes that it started.
 
     Raises:
         subprocess.SubprocessError: If the builds of this thread were stopped.
         OSError: If it cannot be started.
     """
-    processes = _PROCESSES.get() or StoppableProcesses()
-    process = processes.start(command, options)
-    try:
-        yield process
-    finally:
-        processes.end(process)
+    return (_PROCESSES.get() or StoppableProcesses()).started(command, **options)
 
 
 @cache
-def confinement() -> Confinement:
+def confinement() -> str:
     """Return the program that takes away write access to other folders on this machine; `none` if there is none."""
     with tempfile.TemporaryDirectory(prefix="seshat-try-") as folder:
         for kind in ("bwrap", "unshare"):
@@ -172,11 +159,6 @@ def confinement() -> Confinement:
                     return kind
     logger.warning("builds are not confined here, because neither `bwrap` nor `unshare` works: they may write anywhere")
     return "none"
-
-
-def _prefix(writable: Sequence[Path]) -> list[str]:
-    limit = ["sh", "-c", _LIMITED, "sh", str(BUILD_MEMORY_BYTES // KIB)] if shutil.which("sh") else []
-    return [*_confined(confinement(), [path.resolve() for path in writable]), *limit]
 
 
 def _confined(kind: str, writable: Sequence[Path]) -> list[str]:
@@ -199,9 +181,3 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
-
-
-def _end_of(output: BinaryIO) -> bytes:
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - BUILD_OUTPUT_BYTES))
-    return output.read()

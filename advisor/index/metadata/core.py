@@ -12,7 +12,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from advisor.index.limits import HEADER_BYTES, bytes_text
-from advisor.index.variants.markers import check_variant_requirement, uses_variants
+from advisor.index.variants.markers import VariantEnvironment, requirements_for, uses_variants
 from knowledge.domain.documents import requirement_from, specifiers_from
 
 _T = TypeVar("_T")
@@ -66,7 +66,7 @@ def parse_metadata(header: str) -> CoreMetadata:
     Raises:
         ValueError: If a required field is absent or malformed; the message contains the field.
     """
-    from packaging.metadata import parse_email
+    from packaging.metadata import parse_email  # It loads modules that a remembered answer does not need.
 
     raw, _ = parse_email(header)
     try:
@@ -74,11 +74,11 @@ def parse_metadata(header: str) -> CoreMetadata:
     except KeyError as error:
         raise ValueError(f"field {error} is absent") from None
     except InvalidVersion as error:
-        raise ValueError(f"field `Version`: {_cut(error)}") from None
+        raise ValueError(f"field `Version`: {' '.join(str(error).split())[:_MESSAGE_CHARACTERS]}") from None
     lines = [_one_line("Requires-Dist", line) for line in raw.get("requires_dist", ())]
     variant_requires = tuple(filter(uses_variants, lines))
     for line in variant_requires:
-        _parsed(check_variant_requirement, line)
+        _parsed(lambda text: requirements_for([text], VariantEnvironment()), line)
     requires = tuple(_parsed(requirement_from, line) for line in lines if not uses_variants(line))
     try:
         python = _one_line("Requires-Python", raw.get("requires_python", ""))
@@ -102,13 +102,7 @@ def parse_metadata(header: str) -> CoreMetadata:
 
 
 def _parsed(parse: Callable[[str], _T], line: str) -> _T:
-    """Parse a requirement.
-
-    uv repairs some malformed ones; pip does not, and it may be what installs the lock.
-
-    Raises:
-        ValueError: If it is malformed.
-    """
+    """Parse a requirement. uv repairs some malformed ones; pip does not, and it may be what installs the lock."""
     try:
         return parse(line)
     except InvalidRequirement as error:
@@ -132,16 +126,8 @@ def _licenses(raw: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _one_line(field: str, value: str) -> str:
-    """Return the value of a field on one line, because it appears in locks, reports and messages.
-
-    Raises:
-        ValueError: If it contains control characters.
-    """
+    """Return the value of a field on one line without control characters: locks, reports and messages have it."""
     line = " ".join(value.split())
     if not line.isprintable():
         raise ValueError(f"field `{field}` contains control characters")
     return line
-
-
-def _cut(error: Exception) -> str:
-    return " ".join(str(error).split())[:_MESSAGE_CHARACTERS]

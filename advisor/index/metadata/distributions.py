@@ -12,7 +12,7 @@ import hashlib
 import io
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -27,7 +27,6 @@ from advisor.index.metadata.archive import (
     ArchiveError,
     ChangedFileError,
     RangedFile,
-    WheelContents,
     read_sdist_texts,
     read_unpacked_size,
     read_wheel,
@@ -71,20 +70,13 @@ class Distributions:
             UnavailableError: If the index does not answer, the answer does not match its page, or the cache has no
                 entry while offline.
         """
-        identity = _cache_key(file)
-        key = identity if identity is None or file.filename.endswith(".whl") else f"sdist {SOURCE_FORMAT} {identity}"
-        cached = None if key is None else self._cache.read("metadata", key)
-        if cached is not None:
-            return _parse(cached.decode())
+        key = _cache_key(file)
+        if key is not None and not file.filename.endswith(".whl"):
+            key = f"sdist {SOURCE_FORMAT} {key}"
         try:
-            text = header_of(self._read_metadata(file))
+            return self._cached_metadata(key, lambda: self._read_metadata(file))
         except GoneError:
             raise MetadataError("metadata: the file no longer exists on the index; try `--refresh`") from None
-        except (ArchiveError, TooLargeError, ValueError) as error:
-            raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
-        if key is not None:
-            self._cache.write("metadata", key, text.encode())
-        return _parse(text)
 
     def built_metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the metadata of an sdist from a build, which runs its code; the result is cached.
@@ -93,31 +85,37 @@ class Distributions:
             MetadataError: If the build fails, or generates malformed metadata.
             UnavailableError: As for :meth:`metadata`.
         """
-        key = f"built by {sys.version_info.major}.{sys.version_info.minor} {file.identity}"
-        is_cacheable = local_path(file.url) is None
-        cached = self._cache.read("metadata", key) if is_cacheable else None
-        if cached is None:
+
+        def build_metadata() -> str:
             if self._offline:
                 raise MetadataError(f"metadata of `{file.filename}` needs a build, and `--offline` forbids it")
-            from advisor.index.metadata import build, build_environment
+            from advisor.index.metadata import build
 
             try:
                 with self._opened(file) as sdist:
-                    cached = header_of(build.build_metadata(sdist, file.filename)).encode()
-            except build_environment.BuildError as error:
+                    return build.build_metadata(sdist, file.filename)
+            except build.BuildError as error:
                 raise MetadataError(f"metadata: {error.message}", missing_module=error.missing_module) from None
-            except (ArchiveError, TooLargeError, ValueError) as error:
-                raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
-            if is_cacheable:
-                self._cache.write("metadata", key, cached)
-        return _parse(cached.decode())
+
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        key = f"built by {version} {file.identity}" if local_path(file.url) is None else None
+        return self._cached_metadata(key, build_metadata)
+
+    def _cached_metadata(self, key: str | None, read: Callable[[], str]) -> CoreMetadata:
+        """Return the metadata with a key in the cache, or read and store its text; without a key, it is not cached."""
+        cached = None if key is None else self._cache.read("metadata", key)
+        try:
+            text = header_of(read()) if cached is None else cached.decode()
+            if key is not None and cached is None:
+                self._cache.write("metadata", key, text.encode())
+            return parse_metadata(text)
+        except MetadataError:
+            raise
+        except (ArchiveError, TooLargeError, ValueError) as error:
+            raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
 
     def unpack(self, file: DistributionFile, folder: Path) -> Path:
-        """Unpack an sdist or an archive of a repository, and return its top-level directory.
-
-        Args:
-            file: The archive.
-            folder: A folder that does not exist.
+        """Unpack an sdist or an archive of a repository to a new folder, and return its top-level directory.
 
         Raises:
             UnavailableError: If it cannot be read or unpacked, or this program is offline.
@@ -142,11 +140,7 @@ class Distributions:
             return digest
 
     def _check_reachable(self, file: DistributionFile) -> None:
-        """Check that a file may be requested.
-
-        Raises:
-            OfflineError: If it is remote, and this program is offline.
-        """
+        """Check that a file is on this machine, or may be requested."""
         if self._offline and local_path(file.url) is None:
             raise self._access.missing(f"`{file.filename}`")
 
@@ -163,12 +157,8 @@ class Distributions:
                 return path.stat().st_size
             except OSError as error:
                 raise _unreadable(file, error) from None
-        if (cached := self._number("size", file.identity)) is not None:
-            return cached
-        if self._offline:
-            return None
-        length = self._transport.length(file.url)
-        if length is not None:
+        length = self._number("size", file.identity)
+        if length is None and not self._offline and (length := self._transport.length(file.url)) is not None:
             self._cache.write("size", file.identity, str(length).encode())
         return length
 
@@ -199,35 +189,28 @@ class Distributions:
         if (path := local_path(file.url)) is not None:
             try:
                 with path.open("rb") as wheel:
-                    unpacked = read_unpacked_size(wheel, file.filename)
-                    self._store_sizes(file, download=wheel.seek(0, io.SEEK_END), unpacked=unpacked)
-                    return unpacked
+                    return self._unpacked_size(file, wheel)
             except OSError as error:
                 raise _unreadable(file, error) from None
-        if self._offline:
-            return None
-        ranged = self._ranged(file)
-        size = read_unpacked_size(ranged, file.filename)
-        self._store_sizes(file, download=ranged.size, unpacked=size)
-        return size
+        return None if self._offline else self._unpacked_size(file, self._ranged(file))
+
+    def _unpacked_size(self, file: DistributionFile, wheel: BinaryIO | RangedFile) -> int:
+        unpacked = read_unpacked_size(wheel, file.filename)
+        self._store_sizes(file, wheel, unpacked)
+        return unpacked
 
     def _ranged(self, file: DistributionFile) -> RangedFile:
-        """Open a remote file to read parts of it.
-
-        Raises:
-            RangeError: If the server does not support range requests.
-            ChangedFileError: If the file does not have the size on its page.
-        """
+        """Open a remote file to read parts of it; it is an error if it does not have the size on its page."""
         ranged = RangedFile(self._transport, file.url)
         if file.size not in (None, ranged.size):
             raise ChangedFileError(f"`{file.filename}` does not have the size on its page")
         return ranged
 
-    def _store_sizes(self, file: DistributionFile, *, download: int, unpacked: int) -> None:
-        """Store the sizes of a file that was opened for its metadata or its table of contents."""
+    def _store_sizes(self, file: DistributionFile, wheel: BinaryIO | RangedFile, unpacked: int) -> None:
+        """Store the sizes of a wheel that was opened for its metadata or its table of contents."""
         if key := _cache_key(file):
             if file.size is None:
-                self._cache.write("size", key, str(download).encode())
+                self._cache.write("size", key, str(wheel.seek(0, io.SEEK_END)).encode())
             self._cache.write("unpacked", key, str(unpacked).encode())
 
     def local_hash(self, file: DistributionFile, path: Path) -> str:
@@ -261,24 +244,17 @@ class Distributions:
             return static_metadata(texts["PKG-INFO"], texts.get("pyproject.toml"))
         if local_path(file.url) is None:
             try:
-                ranged = self._ranged(file)
-                return self._metadata_of(file, read_wheel(ranged, file.filename), ranged.size)
+                return self._wheel_metadata(file, self._ranged(file))
             except RangeError:
                 pass  # Download the whole wheel, and compare its hash.
         with self._opened(file) as wheel:
-            contents = read_wheel(wheel, file.filename)
-            return self._metadata_of(file, contents, wheel.seek(0, io.SEEK_END))
+            return self._wheel_metadata(file, wheel)
 
-    def _metadata_of(self, file: DistributionFile, contents: WheelContents, size: int) -> str:
-        """Return the metadata of a wheel, and store its sizes, which need no further request.
-
-        Args:
-            file: The wheel.
-            contents: What was read of it.
-            size: Its size in bytes.
-        """
-        self._store_sizes(file, download=size, unpacked=contents.unpacked_size)
-        return contents.metadata
+    def _wheel_metadata(self, file: DistributionFile, wheel: BinaryIO | RangedFile) -> str:
+        """Return the metadata of a wheel, and store its sizes, which need no further request."""
+        text, unpacked = read_wheel(wheel, file.filename)
+        self._store_sizes(file, wheel, unpacked)
+        return text
 
     def _separate_metadata(self, file: DistributionFile) -> bytes | None:
         """Return the separate metadata of a file (PEP 658); `None` if it does not exist."""
@@ -344,10 +320,3 @@ def _check_hash(digest: str, expected: str | None, url: str) -> None:
 
 def _unreadable(file: DistributionFile, error: OSError) -> UnavailableError:
     return ArchiveError(f"`{local_path(file.url)}` cannot be read: {error.strerror or error}")
-
-
-def _parse(text: str) -> CoreMetadata:
-    try:
-        return parse_metadata(text)
-    except ValueError as error:
-        raise MetadataError(f"metadata: {error}") from None

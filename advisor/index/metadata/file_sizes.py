@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from advisor.index.addresses import origin_of
-from advisor.index.http.deadline import deadline
-from advisor.index.http.errors import GoneError, RangeError
+from advisor.index.http.errors import GoneError, RangeError, deadline
 from advisor.index.limits import TooLargeError
 from advisor.index.metadata.archive import ArchiveError, ChangedFileError
 from advisor.index.metadata.distributions import Distributions
@@ -22,7 +21,7 @@ from advisor.index.pages.page import DistributionFile
 from knowledge.domain.errors import UnavailableError
 
 SECONDS = 10.0
-"""Default of the maximum time of each request."""
+"""Maximum time of each request."""
 WAIT_SECONDS = 3.0
 """Maximum time that an answer is delayed for sizes; the next run finds those that arrive later in the cache."""
 _WORKERS = 16
@@ -64,21 +63,12 @@ class FileSize:
 class FileSizes:
     """Reads the sizes of files, each once. Safe for many threads."""
 
-    def __init__(self, distributions: Distributions, *, offline: bool, seconds: float = SECONDS) -> None:
-        """Create a reader; it starts nothing.
-
-        Args:
-            distributions: Reads the sizes of one file.
-            offline: Whether nothing is requested.
-            seconds: Maximum time of each request, and of waiting for all requests that have not been answered yet if it
-                is shorter than :data:`WAIT_SECONDS`.
-        """
+    def __init__(self, distributions: Distributions, *, offline: bool) -> None:
+        """Create a reader; it starts nothing, and requests nothing if it is offline."""
         self._distributions = distributions
-        self._seconds = seconds
-        self._wait_seconds = min(seconds, WAIT_SECONDS)
         self._offline = offline
         self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
+        self._pool = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="sizes")
         self._futures: dict[str, Future[FileSize]] = {}
         self._unavailable: dict[str, Problem] = {}
         """Servers that did not answer."""
@@ -88,24 +78,17 @@ class FileSizes:
     def prefetch(self, files: Iterable[DistributionFile]) -> None:
         """Start to read the sizes of files without waiting for them."""
         with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="sizes")
             for file in files:
                 if file.identity not in self._futures:
                     self._futures[file.identity] = self._pool.submit(self._read, file)
 
     def read(self, files: Iterable[DistributionFile], *, wait_for: bool = True) -> dict[str, FileSize]:
-        """Return the sizes of files by the identity of each file.
-
-        Args:
-            files: The files.
-            wait_for: Whether to wait for sizes that have not been read yet.
-        """
+        """Return the sizes of files by the identity of each file, and wait for missing ones if ``wait_for``."""
         files = list(files)
         self.prefetch(files)
         futures = {file.identity: self._futures[file.identity] for file in files}
-        wait(futures.values(), timeout=self._wait_seconds if wait_for else 0)
-        late = Problem(text=f"their index did not give them within {self._wait_seconds:g} seconds", temporary=True)
+        wait(futures.values(), timeout=WAIT_SECONDS if wait_for else 0)
+        late = Problem(text=f"their index did not give them within {WAIT_SECONDS:g} seconds", temporary=True)
         sizes = {}
         for file in files:
             future = futures[file.identity]
@@ -122,8 +105,7 @@ class FileSizes:
 
     def close(self) -> None:
         """Cancel the queued requests."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _read(self, file: DistributionFile) -> FileSize:
         download, installed = self._distributions.known_sizes(file)
@@ -143,21 +125,15 @@ class FileSizes:
         read: Callable[[DistributionFile], int | None],
         incapable: dict[str, Problem],
     ) -> tuple[int | None, Problem | None]:
-        """Read one size of a file, unless its server failed before.
+        """Return one size of a file, unless its server failed before, and why it is not known.
 
-        Args:
-            file: The file.
-            read: Reads the size.
-            incapable: Servers that cannot answer this kind of request; new ones are added.
-
-        Returns:
-            The size, and why it is not known.
+        Servers that cannot answer this kind of request are added to the incapable ones.
         """
         server = origin_of(file.url)
         if (problem := self._unavailable.get(server) or incapable.get(server)) is not None:
             return None, problem
         try:
-            with deadline(self._seconds):
+            with deadline(SECONDS):
                 size = read(file)
         except (ArchiveError, ChangedFileError, GoneError, TooLargeError):
             return None, UNREADABLE

@@ -39,10 +39,6 @@ def is_static(pkg_info: str) -> bool:
 def static_metadata(pkg_info: str, pyproject: str | None) -> str:
     """Return the header of the core metadata of an sdist, with static requirements if there are any.
 
-    Args:
-        pkg_info: Its ``PKG-INFO``.
-        pyproject: Its ``pyproject.toml``, if it has one.
-
     Raises:
         ValueError: If the header of ``PKG-INFO`` is too long.
     """
@@ -61,19 +57,22 @@ def static_metadata(pkg_info: str, pyproject: str | None) -> str:
 
 
 def _stated(document: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return the name of a project and the fields of its requirements.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: If they are dynamic or malformed.
-    """
+    """Return the name of a project and the fields of its requirements; any exception if these are not stated."""
     if "project" in document:
-        return document["project"]["name"], list(_requirement_lines(document["project"]))
+        table = document["project"]
+        if _DYNAMIC & {name.lower() for name in _lines(table.get("dynamic", []))}:
+            raise ValueError("the requirements are dynamic")
+        extras = table.get("optional-dependencies", {})
+        return table["name"], list(_requirement_lines(table, table.get("dependencies", []), extras))
     backend, tool = document["build-system"]["build-backend"], document["tool"]
     if backend.startswith("poetry."):
         return tool["poetry"]["name"], list(_poetry_lines(tool["poetry"]))
     if backend.startswith("flit"):
         table = tool["flit"]["metadata"]
-        return table.get("dist-name", table.get("module")), list(_flit_lines(table))
+        extras = {"dev": table["dev-requires"]} if "dev-requires" in table else {}
+        extras |= table.get("requires-extra", {})
+        name = table.get("dist-name", table.get("module"))
+        return name, list(_requirement_lines(table, table.get("requires", []), extras))
     raise ValueError("no table states the requirements")
 
 
@@ -82,7 +81,10 @@ def _poetry_lines(table: Mapping[str, Any]) -> Iterator[str]:
     from poetry.core.constraints.version import parse_constraint
     from poetry.core.factory import Factory
 
-    extras = {canonicalize_name(name): _names(_lines(packages)) for name, packages in table.get("extras", {}).items()}
+    extras = {
+        canonicalize_name(name): frozenset(map(canonicalize_name, _lines(packages)))
+        for name, packages in table.get("extras", {}).items()
+    }
     for extra in extras:
         yield f"Provides-Extra: {extra}"
     for name, constraints in table.get("dependencies", {}).items():
@@ -103,37 +105,13 @@ def _poetry_lines(table: Mapping[str, Any]) -> Iterator[str]:
                     yield f"Requires-Dist: {_of_extra(requirement_from(text), extra)}"
 
 
-def _flit_lines(table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the fields of the requirements in a table ``tool.flit.metadata``."""
+def _requirement_lines(table: Mapping[str, Any], requirements: object, extras: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields of the requirements in a table ``project`` or ``tool.flit.metadata``, and of its extras."""
     for python in _lines([table["requires-python"]] if "requires-python" in table else []):
         yield f"Requires-Python: {specifiers_from(python)}"
-    for text in _lines(table.get("requires", [])):
+    for text in _lines(requirements):
         yield f"Requires-Dist: {requirement_from(text)}"
-    extras = {"dev": table["dev-requires"]} if "dev-requires" in table else {}
-    for extra, texts in {**extras, **table.get("requires-extra", {})}.items():
-        (name,) = map(canonicalize_name, _lines([extra]))
-        yield f"Provides-Extra: {name}"
-        for text in _lines(texts):
-            yield f"Requires-Dist: {_of_extra(requirement_from(text), name)}"
-
-
-def _names(texts: list[str]) -> frozenset[str]:
-    return frozenset(canonicalize_name(text) for text in texts)
-
-
-def _requirement_lines(project: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the fields of the requirements in a table ``project``.
-
-    Raises:
-        ValueError, AttributeError: If they are dynamic or malformed.
-    """
-    if _DYNAMIC & {name.lower() for name in _lines(project.get("dynamic", []))}:
-        raise ValueError("the requirements are dynamic")
-    for python in _lines([project["requires-python"]] if "requires-python" in project else []):
-        yield f"Requires-Python: {specifiers_from(python)}"
-    for text in _lines(project.get("dependencies", [])):
-        yield f"Requires-Dist: {requirement_from(text)}"
-    for extra, texts in project.get("optional-dependencies", {}).items():
+    for extra, texts in extras.items():
         (name,) = map(canonicalize_name, _lines([extra]))
         yield f"Provides-Extra: {name}"
         for text in _lines(texts):
@@ -148,11 +126,7 @@ def _of_extra(requirement: Requirement, extra: str) -> Requirement:
 
 
 def _lines(values: Any) -> list[str]:
-    """Return the texts of a list; each becomes a line.
-
-    Raises:
-        ValueError: If it is no list of texts, or one of them has several lines.
-    """
+    """Return the texts of a list; each becomes a line, so that it may not have several."""
     if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
         raise ValueError("a field is not a list of single lines")
     return values

@@ -51,13 +51,8 @@ def parse_variants_filename(filename: str) -> tuple[NormalizedName, Version] | N
 
 def version_of(filename: str) -> Version | None:
     """Return the version in the file name of a wheel or sdist; `None` if the name is not valid."""
-    filename, _ = split_variant_label(filename)
-    try:
-        if filename.endswith(".whl"):
-            return parse_wheel_filename(filename)[1]
-        return parse_sdist_filename(filename)[1]
-    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-        return None
+    parts = _parts(filename)
+    return parts[1] if parts else None
 
 
 def file_key(filename: str) -> Hashable:
@@ -65,12 +60,16 @@ def file_key(filename: str) -> Hashable:
 
     An invalid name is equal only to itself.
     """
+    return _parts(filename) or filename
+
+
+def _parts(filename: str) -> tuple[NormalizedName, Version, Hashable] | None:
+    """Return project, version and other parts of a file name; `None` if it is not valid."""
     plain, label = split_variant_label(filename)
     try:
-        if label:
-            return (*parse_wheel_filename(plain), label)
-        if filename.endswith(".whl"):
-            return parse_wheel_filename(filename)
-        return (*parse_sdist_filename(filename), filename.rpartition(".")[2])
+        if plain.endswith(".whl"):
+            name, version, *others = parse_wheel_filename(plain)
+            return name, version, (*others, label)
+        return *parse_sdist_filename(plain), filename.rpartition(".")[2]
     except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-        return filename
+        return None

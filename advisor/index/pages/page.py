@@ -76,40 +76,24 @@ class _EntryError(ValueError):
     """Raised when one entry of a page is malformed; the other entries can be used."""
 
 
-def parse_page(
-    body: bytes,
-    content_type: str,
-    *,
-    url: str,
-    index: str,
-    selector: FileSelector | None = None,
-    links: bool = False,
-) -> Listing:
-    """Read the files of a project page of the simple repository API, JSON or HTML (PEP 503, 691, 700).
-
-    Every value of an entry is checked, because names, addresses and hashes appear in locks and reports.
+def parse_page(body: bytes, content_type: str, *, url: str, index: str, links: bool = False) -> PageEntries:
+    """Read a project page of the simple repository API, JSON or HTML (PEP 503, 691, 700).
 
     Args:
         body: The answer.
         content_type: Its media type.
         url: Address of the page, for relative addresses.
         index: Base address of the index, recorded in every file.
-        selector: Selects the files to read; by default all wheels and sdists.
         links: Whether it is any page with links to files, whose names are in the addresses: the texts are free.
 
     Raises:
-        ValueError: If the answer is not a project page, or a page from the network links to local files.
+        ValueError: If the answer is not a project page.
     """
-    return page_entries(body, content_type, url=url, links=links).select(index, selector)
-
-
-def page_entries(body: bytes, content_type: str, *, url: str, links: bool = False) -> PageEntries:
-    """Return the unread entries of a page; arguments and errors are those of :func:`parse_page`."""
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type.endswith("+json"):
-        return _json_entries(body, url)
+        return _json_entries(body, url, index)
     if media_type in ("text/html", "application/vnd.pypi.simple.v1+html"):
-        return _html_entries(body, url, links=links)
+        return _html_entries(body, url, index, links=links)
     raise ValueError(f"content type `{media_type}` is not one of the simple repository API")
 
 
@@ -119,14 +103,16 @@ class PageEntries:
 
     Attributes:
         items: File name and values of each; the name is text unless the entry is malformed.
-        make: Returns the file of a name and its values, for an index.
+        make: Returns the file of a name and its values.
     """
 
     items: Sequence[tuple[object, Any]]
-    make: Callable[[str, Any, str], DistributionFile]
+    make: Callable[[str, Any], DistributionFile]
 
-    def select(self, index: str, selector: FileSelector | None) -> Listing:
+    def select(self, selector: FileSelector | None = None) -> Listing:
         """Read the files that a selector accepts; by default all wheels and sdists.
+
+        Every value of an entry is checked, because names, addresses and hashes appear in locks and reports.
 
         Raises:
             ValueError: If a page from the network links to local files.
@@ -145,7 +131,7 @@ class PageEntries:
                     malformed.append((escaped, "file name or version is not standard"))
             elif is_selected(filename):
                 try:
-                    files.append(self.make(filename, values, index))
+                    files.append(self.make(filename, values))
                 except _EntryError as error:
                     malformed.append((filename, _malformed(error)))
         return Listing(files=tuple(files), malformed=tuple(malformed))
@@ -155,7 +141,7 @@ def _malformed(reason: object) -> str:
     return f"malformed on the index page: {reason}"
 
 
-def _json_entries(body: bytes, url: str) -> PageEntries:
+def _json_entries(body: bytes, url: str, index: str) -> PageEntries:
     # An entry has at most five containers: itself, its hashes, and those of its metadata under two names.
     if body.count(b"{") + body.count(b"[") > 5 * PAGE_FILES:
         raise ValueError(f"it lists more than {PAGE_FILES} files")
@@ -167,12 +153,13 @@ def _json_entries(body: bytes, url: str) -> PageEntries:
         entries = document["files"]
         if len(entries) > PAGE_FILES:
             raise ValueError(f"it lists more than {PAGE_FILES} files")
-        return PageEntries(items=[(entry.get("filename"), entry) for entry in entries], make=partial(_from_json, url))
+        items = [(entry.get("filename"), entry) for entry in entries]
+        return PageEntries(items=items, make=partial(_from_json, url, index))
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the page is not a project page: {type(error).__name__} {error}") from None
 
 
-def _from_json(page: str, filename: str, entry: Mapping[str, Any], index: str) -> DistributionFile:
+def _from_json(page: str, index: str, filename: str, entry: Mapping[str, Any]) -> DistributionFile:
     metadata = entry.get("core-metadata", entry.get("data-dist-info-metadata", False))
     hashes = _typed(entry.get("hashes", {}), dict, "hashes")
     return DistributionFile(
@@ -184,12 +171,12 @@ def _from_json(page: str, filename: str, entry: Mapping[str, Any], index: str) -
         yanked=bool(entry.get("yanked")) or entry.get("yanked") == "",
         size=_size(entry.get("size")),
         uploaded=_time(entry.get("upload-time")),
-        metadata_sha256=_metadata_from_json(metadata),
+        metadata_sha256=_metadata_hash(metadata),
     )
 
 
-def _metadata_from_json(value: object) -> str | None:
-    """Return the hash in ``core-metadata``; empty if it contains no hash."""
+def _metadata_hash(value: object) -> str | None:
+    """Return the hash in ``core-metadata``; empty if it contains no SHA-256, `None` if there is no such file."""
     if isinstance(value, dict):
         return "" if value.get("sha256") is None else _sha256(value["sha256"])
     return "" if value else None
@@ -294,7 +281,7 @@ class _LinkCollector:
             raise ValueError(f"it contains more than {limit} elements and texts")
 
 
-def _html_entries(body: bytes, url: str, *, links: bool) -> PageEntries:
+def _html_entries(body: bytes, url: str, index: str, *, links: bool) -> PageEntries:
     from lxml import etree
 
     if b"<" not in body:
@@ -305,18 +292,18 @@ def _html_entries(body: bytes, url: str, *, links: bool) -> PageEntries:
     except etree.LxmlError as error:
         raise ValueError(str(error)) from None
     base = url if collector.base is None else urljoin(url, collector.base)
-    items = [(_linked_name(attributes) if links else text, attributes) for text, attributes in collector.links]
-    return PageEntries(items=items, make=partial(_from_html, url, base))
+    items = [
+        (unquote(a["href"].strip().partition("#")[0].rpartition("/")[2]) if links else text, a)
+        for text, a in collector.links
+    ]
+    return PageEntries(items=items, make=partial(_from_html, url, base, index))
 
 
-def _linked_name(attributes: Mapping[str, str]) -> str:
-    return unquote(attributes["href"].strip().partition("#")[0].rpartition("/")[2])
-
-
-def _from_html(page: str, base: str, text: str, attributes: Mapping[str, str], index: str) -> DistributionFile:
+def _from_html(page: str, base: str, index: str, text: str, attributes: Mapping[str, str]) -> DistributionFile:
     address, _, fragment = attributes["href"].strip().partition("#")
     digest = next((part for part in fragment.split("&") if part.startswith("sha256=")), None)
     metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata", "false"))
+    algorithm, has_hash, metadata_digest = metadata.partition("=")
     return DistributionFile(
         filename=text,
         url=_address(page, base, address),
@@ -324,15 +311,8 @@ def _from_html(page: str, base: str, text: str, attributes: Mapping[str, str], i
         sha256=None if digest is None else _sha256(digest.removeprefix("sha256=")),
         requires_python=attributes.get("data-requires-python"),
         yanked="data-yanked" in attributes,
-        metadata_sha256=_metadata_hash(metadata),
+        metadata_sha256=_metadata_hash({algorithm: metadata_digest} if has_hash else metadata != "false"),
     )
-
-
-def _metadata_hash(attribute: str) -> str | None:
-    """Return the hash in a ``data-core-metadata`` attribute; empty for `true` and for other hash algorithms."""
-    if attribute == "false":
-        return None
-    return _sha256(attribute.removeprefix("sha256=")) if attribute.startswith("sha256=") else ""
 
 
 _PLAIN_ADDRESS = re.compile(r"https://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?:/[\w.~%+!-]+)+", re.ASCII)
@@ -340,11 +320,7 @@ _PLAIN_ADDRESS = re.compile(r"https://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?:/
 
 
 def _address(page: str, base: str, url: str) -> str:
-    """Return the absolute address of a link.
-
-    Raises:
-        ValueError: If a page from the network links to a local file.
-    """
+    """Return the absolute address of a link. The whole page is refused if it is remote and links to a local file."""
     if len(url) <= ADDRESS_CHARACTERS and _PLAIN_ADDRESS.fullmatch(url):
         # The general way takes ten times as long, and a page has thousands of addresses.
         return url

@@ -17,7 +17,7 @@ from advisor.index.access import OFFLINE_HINT, DatedEntries, IndexAccess, Offlin
 from advisor.index.addresses import local_path, url_of_path
 from advisor.index.configuration import IndexConfiguration, without_credentials
 from advisor.index.pages.filenames import is_variants_file
-from advisor.index.pages.page import DistributionFile, FileSelector, Listing, PageEntries, is_distribution, page_entries
+from advisor.index.pages.page import DistributionFile, FileSelector, Listing, PageEntries, is_distribution, parse_page
 from knowledge.domain.errors import UnavailableError
 
 _FIELDS = ("digest", "exists", "type", "url", "index", "requested")
@@ -75,15 +75,19 @@ class Pages:
         """
         if (directory := index_directory(base)) is not None:
             return self._directory_page(directory / project, base)
-        # The address of the default index is looked up only for a request: it comes from a library that loads slowly.
-        key = f"{base.rstrip('/')}/{project}/"
+        index = base or self._configuration.default_url
+        what = f"the page of `{project}` on {f'`{without_credentials(base)}`' if base else 'the default index'}"
+        url = f"{index.rstrip('/')}/{project}/"
+        return self._page(f"{base.rstrip('/')}/{project}/", url, index, what, refresh=refresh)
+
+    def _page(self, key: str, url: str, index: str, what: str, *, refresh: bool = False) -> ProjectPage:
+        """Return a page from the cache while it is fresh, or from an address; ``what`` describes it in an error."""
         about = self._entries.read(key)
         if self._access.offline and about is None:
-            raise self._access.missing(f"the page of `{project}` on {_display_name(base)}")
+            raise self._access.missing(what)
         if about is not None and (self._access.offline or not refresh) and self._entries.is_usable(about):
             return self._stored_page(key, about)
-        index = base or self._configuration.default_url
-        return self._fetch(f"{index.rstrip('/')}/{project}/", index, key, about)
+        return self._fetch(url, index, key, about)
 
     def linked(self, links: str, project: NormalizedName) -> ProjectPage:
         """Return the files of a project in a find-links directory, or that a find-links page links to.
@@ -95,32 +99,24 @@ class Pages:
             if links in self._failed_links:
                 raise self._failed_links[links]
             if links not in self._linked_files:
-                directory = local_path(links)
-                if directory is None:
-                    try:
-                        self._linked_files[links] = _by_project(self._links_page(links).read(_is_listed).files)
-                    except UnavailableError as error:
-                        # Every package needs the page: it is requested once.
-                        self._failed_links[links] = error
-                        raise
-                else:
-                    self._linked_files[links] = _by_project(_directory_files(directory, links))
+                try:
+                    self._linked_files[links] = _by_project(self._files_of(links))
+                except UnavailableError as error:
+                    # Every package needs the page: it is requested once.
+                    self._failed_links[links] = error
+                    raise
         files = self._linked_files[links].get(project, ())
         return _directory_listing(files, exists=bool(files))
 
-    def _links_page(self, url: str) -> ProjectPage:
-        about = self._entries.read(url)
-        if self._access.offline and about is None:
-            raise self._access.missing(f"the find-links page `{without_credentials(url)}`")
-        if about is not None and self._entries.is_usable(about):
-            page = self._stored_page(url, about)
-        else:
-            page = self._fetch(url, url, url, about)
+    def _files_of(self, links: str) -> tuple[DistributionFile, ...]:
+        """Return the files in a find-links directory, or that a find-links page links to."""
+        if (directory := local_path(links)) is not None:
+            return _directory_files(directory, links)
+        what = f"find-links page `{without_credentials(links)}`"
+        page = self._page(links, links, links, f"the {what}")
         if not page.exists:
-            raise IndexAnswerError(
-                f"there is no find-links page `{without_credentials(url)}`", hint="check the address of `--find-links`"
-            )
-        return page
+            raise IndexAnswerError(f"there is no {what}", hint="check the address of `--find-links`")
+        return page.read(_is_listed).files
 
     def _fetch(self, url: str, base: str, key: str, about: dict[str, Any] | None) -> ProjectPage:
         """Request the page at an address of an index, or the find-links page itself."""
@@ -161,13 +157,7 @@ class Pages:
         return body if body is not None and _digest(key, about["url"], body) == about["digest"] else None
 
     def _stored_page(self, key: str, about: dict[str, Any], entries: PageEntries | None = None) -> ProjectPage:
-        """Return a cached page.
-
-        Args:
-            key: Key of its cache entries.
-            about: What is known about it.
-            entries: Its entries, if they were just parsed; they are kept until the page is read once.
-        """
+        """Return a cached page. Entries that were just parsed are kept until it is read once."""
         parsed = [] if entries is None else [entries]
 
         def read(selector: FileSelector | None) -> Listing:
@@ -180,11 +170,7 @@ class Pages:
         return ProjectPage(digest=about["digest"], exists=bool(about["exists"]), read=read)
 
     def _replace_damaged(self, key: str, about: dict[str, Any]) -> ProjectPage:
-        """Request a page again because its cached body is damaged.
-
-        Raises:
-            UnavailableError: If ``--offline`` is set, the index does not answer, or the page has changed.
-        """
+        """Request a page again because its cached body is damaged; it is an error if it has changed."""
         if self._access.offline:
             raise OfflineError(
                 f"the cache entry of the page `{without_credentials(about['url'])}` is damaged", hint=OFFLINE_HINT
@@ -232,22 +218,19 @@ def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
 
 
 def _entries_of(body: bytes, about: dict[str, Any]) -> PageEntries | None:
-    """Return the entries of a page; `None` if it does not exist.
-
-    Raises:
-        IndexAnswerError: If the body is not a page.
-    """
+    """Return the entries of a page; `None` if it does not exist."""
     if not about["exists"]:
         return None
     with _explained(about):
-        return page_entries(body, about["type"], url=about["url"], links=about.get("requested") == about["index"])
+        links = about.get("requested") == about["index"]
+        return parse_page(body, about["type"], url=about["url"], index=about["index"], links=links)
 
 
 def _selected(entries: PageEntries | None, about: dict[str, Any], selector: FileSelector | None) -> Listing:
     if entries is None:
         return Listing()
     with _explained(about):
-        return entries.select(about["index"], selector)
+        return entries.select(selector)
 
 
 @contextmanager
@@ -266,10 +249,6 @@ def _explained(about: dict[str, Any]) -> Iterator[None]:
 def index_directory(base: str) -> Path | None:
     """Return the directory of a local index; `None` for an index on the network."""
     return local_path(base) if base else None
-
-
-def _display_name(base: str) -> str:
-    return f"`{without_credentials(base)}`" if base else "the default index"
 
 
 def _directory_files(directory: Path, base: str) -> tuple[DistributionFile, ...]:

@@ -48,11 +48,7 @@ class VariantMetadata:
     static: Properties = field(default_factory=dict)
 
     def restricted_to(self, labels: Iterable[str]) -> dict[str, Any]:
-        """Return the content for some of the variants as JSON values, for a `pylock.toml`.
-
-        Args:
-            labels: Labels of the variants.
-        """
+        """Return the content for the variants with some labels as JSON values, for a `pylock.toml`."""
         described = {label: self.variants[label] for label in sorted(set(labels))}
         used = {namespace for properties in described.values() for namespace in properties}
         # The list must not be empty, and the null variant uses no namespace.
@@ -77,10 +73,7 @@ def _lists(features: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
 
 
 def parse_variants(body: bytes) -> VariantMetadata:
-    """Read variant metadata.
-
-    Args:
-        body: The JSON document.
+    """Read a JSON document of variant metadata.
 
     Raises:
         ValueError: If it is too large, malformed or of an unknown version; the message is one line.
@@ -107,7 +100,11 @@ def parse_variants(body: bytes) -> VariantMetadata:
         schema=str(schema),
         namespaces=namespaces,
         variants=variants,
-        features=_features(priorities.get("feature", {}), "feature") if is_ordered else {},
+        features={
+            namespace: _texts(features, "`default-priorities.feature`", _NAME)
+            for namespace, features in _named(priorities.get("feature", {}), "`default-priorities.feature`").items()
+            if is_ordered
+        },
         values=_properties(priorities.get("property", {}), "`default-priorities.property`") if is_ordered else {},
         static=_static(table.get("providers", {})) if version >= _WITH_PROVIDERS else {},
     )
@@ -125,11 +122,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _version_of(schema: object) -> tuple[int, int, int]:
-    """Return the version in the address of a schema.
-
-    Raises:
-        ValueError: If there is none, or it is not supported.
-    """
+    """Return the version in the address of a schema, if it is supported."""
     if not isinstance(schema, str) or not schema.isprintable() or len(schema) > NAME_CHARACTERS:
         raise ValueError("`$schema` is not an address")
     match = _SCHEMA.search(schema)
@@ -163,23 +156,18 @@ def _check(text: str, pattern: re.Pattern[str], where: str) -> None:
         raise ValueError(f"{where} contains {text[:80]!a}, which is not a valid name")
 
 
-def _features(value: object, key: str) -> Mapping[str, tuple[str, ...]]:
-    where = f"`default-priorities.{key}`"
-    features = {}
-    for namespace, names in _table(value, where).items():
-        _check(namespace, _NAME, where)
-        features[namespace] = _texts(names, where, _NAME)
-    return features
+def _named(value: object, where: str) -> Mapping[str, Any]:
+    table = _table(value, where)
+    for name in table:
+        _check(name, _NAME, where)
+    return table
 
 
 def _properties(value: object, where: str) -> Properties:
-    properties: dict[str, Mapping[str, tuple[str, ...]]] = {}
-    for namespace, features in _table(value, where).items():
-        _check(namespace, _NAME, where)
-        for feature, _ in _table(features, where).items():
-            _check(feature, _NAME, where)
-        properties[namespace] = {feature: _texts(values, where, _VALUE) for feature, values in features.items()}
-    return properties
+    return {
+        namespace: {f: _texts(values, where, _VALUE) for f, values in _named(features, where).items()}
+        for namespace, features in _named(value, where).items()
+    }
 
 
 def _static(value: object) -> Properties:
@@ -210,16 +198,3 @@ def _variants(table: Mapping[str, Any]) -> Mapping[str, Properties]:
             raise ValueError(f"the variant `{NULL_LABEL}` has properties")
         variants[label] = properties
     return variants
-
-
-def property_texts(properties: Properties) -> tuple[str, ...]:
-    """Return properties as texts, such as ``nvidia :: sm_arch :: 90_real``, sorted.
-
-    Args:
-        properties: The properties.
-    """
-    return tuple(
-        sorted(
-            f"{n} :: {f} :: {value}" for n, features in properties.items() for f in features for value in features[f]
-        )
-    )

@@ -11,8 +11,9 @@ import re
 import sqlite3
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
@@ -81,10 +82,9 @@ class AdvisoryDatabase:
         return tuple(identifiers)
 
     def add(self, records: Iterable[tuple[str, Any]]) -> AdvisoryImport:
-        """Store records; one with the identifier of a stored one replaces it. Either all are stored, or `None`.
+        """Store records, each with its place for messages; one with the identifier of a stored one replaces it.
 
-        Args:
-            records: Where each record is from, for messages, and the record.
+        Either all are stored, or none is.
 
         Raises:
             InputError: If one is not a record in the OSV format.
@@ -167,12 +167,8 @@ def _affected(record: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict
 
 
 def _name(package: Mapping[str, Any]) -> str:
-    """Return the name of a package.
-
-    Raises:
-        ValueError: If it has control characters or lone surrogates, which cannot be stored.
-    """
     name = str(package["name"])
+    # Control characters and lone surrogates cannot be stored.
     if not name.isprintable():
         raise ValueError("the name of a package is malformed")
     return name
@@ -220,21 +216,18 @@ def read_records(source: Path) -> Iterator[tuple[str, Any]]:
         InputError: If a file cannot be read.
     """
     try:
-        if source.is_dir():
-            for path in sorted(source.rglob("*")):
-                if _is_record(path.relative_to(source)) and path.is_file():
-                    yield f"`{path}`", _parsed(_content(path), f"`{path}`", path.suffix)
-            return
         if not zipfile.is_zipfile(source):
-            yield f"`{source}`", _parsed(_content(source), f"`{source}`", source.suffix)
+            below = (p for p in sorted(source.rglob("*")) if _is_record(p.relative_to(source)) and p.is_file())
+            for path in below if source.is_dir() else [source]:
+                place = f"`{path}`"
+                yield place, _parsed(path.stat().st_size, path.read_bytes, place, path.suffix)
             return
         with zipfile.ZipFile(source) as archive:
             for entry in archive.infolist():
                 name = PurePosixPath(entry.filename)
                 if _is_record(name):
                     place = f"`{entry.filename}` in `{source}`"
-                    _check_size(entry.file_size, place)
-                    yield place, _parsed(archive.read(entry), place, name.suffix)
+                    yield place, _parsed(entry.file_size, partial(archive.read, entry), place, name.suffix)
     except (OSError, zipfile.BadZipFile, RuntimeError) as error:
         raise InputError(f"`{source}` cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
@@ -243,21 +236,13 @@ def _is_record(path: PurePath) -> bool:
     return path.suffix in (".json", *_YAML) and not any(part.startswith(".") for part in path.parts)
 
 
-def _content(path: Path) -> bytes:
-    _check_size(path.stat().st_size, f"`{path}`")
-    return path.read_bytes()
-
-
-def _check_size(size: int, place: str) -> None:
+def _parsed(size: int, read: Callable[[], bytes], place: str, suffix: str) -> Any:
     if size > _RECORD_BYTES:
         raise InputError(f"{place} is larger than {bytes_text(_RECORD_BYTES)}")
-
-
-def _parsed(content: bytes, place: str, suffix: str) -> Any:
     if suffix in _YAML:
-        return _parsed_yaml(content, place)
+        return _parsed_yaml(read(), place)
     try:
-        return json.loads(content)
+        return json.loads(read())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place} is not JSON: {error}") from None
 

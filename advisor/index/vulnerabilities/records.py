@@ -1,7 +1,8 @@
 """Known vulnerabilities of package versions.
 
 They come from the local copy of an advisory database if one was imported, else from the records of the index. For
-versions without such a record, a service with the API of OSV is asked.
+versions without such a record, a service with the API of OSV is asked
+(https://google.github.io/osv.dev/post-v1-querybatch/).
 """
 
 from __future__ import annotations
@@ -12,26 +13,40 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.index.access import DatedEntries, IndexAccess
+from advisor.index.http.transport import Transport
 from advisor.index.pages.page import DistributionFile
 from advisor.index.pages.reader import index_directory
-from advisor.index.vulnerabilities.database import AdvisoryDatabase
-from advisor.index.vulnerabilities.service import PackageVersion, query_service
+from advisor.index.vulnerabilities.database import ECOSYSTEM, AdvisoryDatabase
 from knowledge.domain.errors import UnavailableError
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_SERVICE = "https://api.osv.dev"
+_MOST_QUERIES = 500
+"""Queries of one request."""
+_MOST_PAGES = 20
+"""Pages of answers to one request."""
+
+PackageVersion = tuple[str, str]
+"""Normalised name and public version."""
 SILENT_SECONDS = 60.0
 """How long a service that could not be reached is not asked again."""
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 _UNREADABLE = "malformed-identifier"
 """Replaces an invalid identifier: the vulnerability is counted, but its text appears in no report."""
+
+
+class AdvisoryServiceError(UnavailableError):
+    """Raised when the service does not answer, or not as the API says."""
+
+    code = "advisory-service"
 
 
 class Advisories:
@@ -82,9 +97,7 @@ class Advisories:
     ) -> tuple[str, ...] | None:
         """Return the identifiers of a version's vulnerabilities from the service; `None` if it does not answer.
 
-        Args:
-            version: Name and version.
-            others: Further versions that are needed soon; they are in the same request.
+        The other versions are needed soon; they are in the same request.
         """
         if self._service is None:
             return None
@@ -109,7 +122,7 @@ class Advisories:
             self._answers |= dict.fromkeys(unknown)
             return
         try:
-            results = query_service(self._access.transport, service, list(dict.fromkeys(public[v] for v in unknown)))
+            results = _query_service(self._access.transport, service, list(dict.fromkeys(public[v] for v in unknown)))
         except UnavailableError as error:
             logger.warning("the service for known vulnerabilities is not used: %s", error.message)
             self._silent_until = time.monotonic() + SILENT_SECONDS
@@ -142,3 +155,54 @@ def _checked(identifiers: Iterable[str]) -> tuple[str, ...]:
 
 def _service_key(service: str, version: PackageVersion) -> str:
     return f"{service} {version[0]} {version[1]}"
+
+
+def _query_service(
+    transport: Transport, address: str, versions: Sequence[PackageVersion]
+) -> dict[PackageVersion, set[str]]:
+    """Return the identifiers of the vulnerabilities of some versions, whose names become known to the service.
+
+    Raises:
+        UnavailableError: If the service does not answer, or not as the API says.
+    """
+    identifiers: dict[PackageVersion, set[str]] = {version: set() for version in versions}
+    for start in range(0, len(versions), _MOST_QUERIES):
+        pending: dict[PackageVersion, str] = dict.fromkeys(versions[start : start + _MOST_QUERIES], "")
+        for _ in range(_MOST_PAGES):
+            results = _results(transport, address, pending)
+            following: dict[PackageVersion, str] = {}
+            for version, result in zip(pending, results, strict=True):
+                identifiers[version] |= {str(record["id"]) for record in result.get("vulns") or ()}
+                if token := result.get("next_page_token"):
+                    following[version] = str(token)
+            pending = following
+            if not pending:
+                break
+    return identifiers
+
+
+def _results(transport: Transport, address: str, pending: Mapping[PackageVersion, str]) -> list[Mapping[str, Any]]:
+    """Send one request, and return the result of each query."""
+    queries = [
+        {"package": {"ecosystem": ECOSYSTEM, "name": name}, "version": version}
+        | ({"page_token": token} if token else {})
+        for (name, version), token in pending.items()
+    ]
+    url = f"{address.rstrip('/')}/v1/querybatch"
+    answer = transport.post(url, json.dumps({"queries": queries}).encode())
+    try:
+        results = json.loads(answer.body)["results"] if answer.status == 200 else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        results = None
+    if not isinstance(results, list) or len(results) != len(queries) or not all(_is_result(r) for r in results):
+        raise AdvisoryServiceError(
+            f"`{url}` does not answer like OSV", hint="set `--advisories` to the address of such a service, or to `off`"
+        )
+    return results
+
+
+def _is_result(result: Any) -> bool:
+    vulnerabilities = result.get("vulns") or () if isinstance(result, dict) else None
+    return isinstance(vulnerabilities, (list, tuple)) and all(
+        isinstance(v, dict) and "id" in v for v in vulnerabilities
+    )

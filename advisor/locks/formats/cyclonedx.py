@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -22,7 +23,10 @@ class _CycloneDX(DocumentFormat):
     order = 7
     patterns = ("*.cdx.json", "*bom.json")
     written_names = ("NAME.cdx.json",)
+    suffix = ".cdx.json"
     is_json = True
+    name_line = re.compile(r'\s*"name":\s*"(?P<name>[\w.-]+)",?\s*$')
+    version_line = re.compile(r'\s*"version":\s*"(?P<version>[^"]+)",?\s*$')
 
     def current(self, directory: Path) -> None:
         """Return `None`: a bill of materials is a lock only if somebody names it."""

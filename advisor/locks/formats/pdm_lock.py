@@ -25,6 +25,7 @@ class _PdmLock(DocumentFormat):
     name = "pdm.lock"
     order = 4
     tool = "PDM"
+    header = "[metadata]"
 
     def pythons(self, document: Document) -> Mapping[str, str]:
         """Return `requires_python` of the `targets`, whose platforms are not compared."""

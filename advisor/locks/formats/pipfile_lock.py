@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +12,7 @@ from urllib.parse import urlsplit
 
 from advisor.domain.direct_reference import VCS, DirectReference
 from advisor.domain.target import Target
-from advisor.locks.documents import (
-    Document,
-    DocumentFormat,
-    Entry,
-    content_of,
-    kind_of_source,
-    package_of,
-    source_of,
-)
+from advisor.locks.documents import Document, DocumentFormat, Entry, content_of, kind_of_source, package_of, source_of
 from advisor.locks.interface import PackageToLock, StackToLock, relative_address
 from advisor.project.formats.pipfile import required_python
 from knowledge.domain.errors import InputError
@@ -33,6 +26,8 @@ class _PipfileLock(DocumentFormat):
     order = 5
     written_names = (name,)
     is_json = True
+    name_line = re.compile(r'\s*"(?P<name>[\w.-]+)":\s*\{\s*$')
+    version_line = re.compile(r'\s*"version":\s*"=*(?P<version>[^"]+)",?\s*$')
 
     def pythons(self, document: Document) -> Mapping[str, str]:
         """Return `requires` of `_meta`, which `pipenv install --deploy` checks."""
@@ -107,13 +102,7 @@ class _PipfileLock(DocumentFormat):
 
 
 def _written(package: PackageToLock, indexes: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """Return the entry of a package.
-
-    Args:
-        package: The package.
-        indexes: Names of the indexes in the lock, by address.
-        folder: The folder of the lock.
-    """
+    """Return the entry of a package; `indexes` has the names of indexes by their addresses."""
     hashes = [f"sha256:{package.sha256}"] if package.sha256 else []
     if package.direct is not None:
         return _direct_entry(package.direct, hashes, folder)

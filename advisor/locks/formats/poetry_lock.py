@@ -25,6 +25,8 @@ class _PoetryLock(DocumentFormat):
     name = "poetry.lock"
     order = 3
     tool = "Poetry"
+    # Packages may state the same as the table of the lock as a whole, which follows them.
+    header = "[metadata]"
 
     def pythons(self, document: Document) -> Mapping[str, str]:
         """Return `python-versions` of the table `metadata`, a constraint of Poetry such as `^3.9`."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import tomli_w
 from packaging.markers import Marker
 from packaging.pylock import (
     Package,
@@ -24,12 +25,11 @@ from packaging.pylock import (
     is_valid_pylock_path,
 )
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.domain.target import Target
 from advisor.index.pages.filenames import split_variant_label, version_of
-from advisor.locks.documents import Document, DocumentFormat, Entry, EntryError, content_of, package_of
+from advisor.locks.documents import Document, DocumentFormat, Entry, EntryError, content_of, package_of, source_of
 from advisor.locks.interface import PackageToLock, StackToLock, relative_path
 from advisor.locks.lock import LockedFile, LockedSource
 from advisor.locks.setting_value import settings_table
@@ -42,7 +42,8 @@ _MINOR = re.compile(r"==(\d+\.\d+)\.\*")
 class _Pylock(DocumentFormat):
     name = "pylock.toml"
     order = 1
-    written_names = (name, "pylock.NAME.toml")
+    target_name = "pylock.{}.toml"
+    written_names = (name, target_name.format("NAME"))
     holds_settings = True
     depends_on_files = False
 
@@ -55,8 +56,8 @@ class _Pylock(DocumentFormat):
         return is_valid_pylock_path(path)
 
     def all(self, directory: Path) -> Iterable[Path]:
-        """Return `pylock.toml` and each `pylock.NAME.toml`."""
-        return (*super().all(directory), *sorted(directory.glob("pylock.*.toml")))
+        """Return the lock of the project and those of its targets."""
+        return (*super().all(directory), *sorted(directory.glob(self.target_name.format("*"))))
 
     def python(self, text: str) -> str | None:
         """Return the interpreter in `requires-python`."""
@@ -127,8 +128,6 @@ class _Pylock(DocumentFormat):
         Raises:
             InputError: If environment markers do not distinguish the targets.
         """
-        import tomli_w
-
         targets = [stack.target for stack in stacks]
         pythons = sorted({Version(target.python_minor) for target in targets})
         lock = Pylock(
@@ -139,32 +138,25 @@ class _Pylock(DocumentFormat):
             packages=_merged(stacks, path.parent),
             tool=_tool_table(stacks),
         )
-        _validate(lock)
         document = lock.to_dict()
+        _parsed(document, _variant_wheels(document))
         _add_variants(document, [package for stack in stacks for package in stack.packages])
         return tomli_w.dumps(document)
 
 
 def _source(package: Package, entry: Document) -> LockedSource | None:
-    """Return the source of a package; `None` if it comes from an index.
-
-    Args:
-        package: The package.
-        entry: The same as it is in the document.
-    """
+    """Return the source of a package, which also is an entry of the document; `None` if it comes from an index."""
     vcs = package.vcs
     source = vcs or package.directory or package.archive
     if source is None:
         return None
-    address = str(getattr(source, "url", None) or source.path)
-    return LockedSource(
-        name=canonicalize_name(package.name),
-        address=f"{address}@{vcs.commit_id}" if vcs else address,
+    return source_of(
+        package.name,
+        str(getattr(source, "url", None) or source.path),
+        vcs.commit_id if vcs else "",
         content=content_of(entry, "vcs", "directory", "archive"),
         directory=package.directory is not None,
-        url=address,
-        commit=vcs.commit_id if vcs else "",
-        subdirectory=source.subdirectory or "",
+        subdirectory=source.subdirectory,
     )
 
 
@@ -268,14 +260,14 @@ def _package(package: PackageToLock, stack: StackToLock, folder: Path) -> Packag
     uploaded = datetime.fromisoformat(file.uploaded).astimezone(UTC) if file.uploaded else None
     hashes = {"sha256": package.sha256}
     is_index = file.index.startswith(("http:", "https:")) and file.index not in stack.configuration.find_links
-    wheel = PackageWheel(name=file.filename, upload_time=uploaded, url=file.url, size=file.size, hashes=hashes)
-    sdist = PackageSdist(name=file.filename, upload_time=uploaded, url=file.url, size=file.size, hashes=hashes)
+    kind: Any = PackageSdist if package.is_sdist else PackageWheel
+    locked = kind(name=file.filename, upload_time=uploaded, url=file.url, size=file.size, hashes=hashes)
     return Package(
         name=package.name,
         version=package.version,
         index=file.index if is_index else None,
-        wheels=None if package.is_sdist else [wheel],
-        sdist=sdist if package.is_sdist else None,
+        wheels=None if package.is_sdist else [locked],
+        sdist=locked if package.is_sdist else None,
     )
 
 
@@ -311,30 +303,8 @@ def _direct_package(package: PackageToLock, folder: Path) -> Package:
     return Package(name=package.name, version=None if package.is_sdist else package.version, archive=archive)
 
 
-def _validate(lock: Pylock) -> None:
-    """Check a lock. Names of variant wheels are checked without their labels, which `packaging` does not know.
-
-    Raises:
-        PylockValidationError: If it is not valid.
-    """
-    packages = [
-        replace(
-            package,
-            wheels=package.wheels
-            and [replace(wheel, name=split_variant_label(wheel.filename)[0]) for wheel in package.wheels],
-        )
-        for package in lock.packages
-    ]
-    replace(lock, packages=packages).validate()
-
-
 def _add_variants(document: Mapping[str, Any], packages: Iterable[PackageToLock]) -> None:
-    """Add the description of the locked variants (PEP 825) to each package that has some.
-
-    Args:
-        document: The lock as TOML values; its packages are changed.
-        packages: The packages of all stacks.
-    """
+    """Add the description of the locked variants (PEP 825) to each package of a document that has some."""
     variants = {str(package.name): package.variants for package in packages if package.variants is not None}
     for package in document["packages"]:
         labels = [split_variant_label(wheel["name"])[1] for wheel in package.get("wheels", ())]

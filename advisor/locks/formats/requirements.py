@@ -18,7 +18,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.locks.interface import LockFormat, PackageToLock, StackToLock, relative_address
 from advisor.locks.lock import Lock, LockedSource, LockedVersion, read_text
-from advisor.project.formats.requirements import PINNED, decoded, is_pinned, read_requirements
+from advisor.project.formats.requirements import PINNED, decoded, exact_versions, is_pinned, read_requirements
 from advisor.project.text_file import UnreadableFileError
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
@@ -31,7 +31,8 @@ class _Requirements(LockFormat):
     name = PINNED
     order = 6
     patterns = ("*.txt",)
-    written_names = (PINNED,)
+    written_names = (PINNED, "NAME.txt")
+    suffix = ".txt"
     depends_on_files = False
 
     def current(self, directory: Path) -> Path | None:
@@ -144,12 +145,8 @@ def _line(line: str, versions: Mapping[str, Version]) -> str:
 
 
 def _locked_version(root: RootRequirement, path: Path) -> LockedVersion:
-    """Return the version that a line pins.
-
-    Raises:
-        UnreadableFileError: If it pins none, or one that is not valid.
-    """
-    pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
+    """Return the version that a line pins."""
+    pins = exact_versions(root)
     if len(pins) != 1:
         raise _unpinned(root, path, f"`{root.requirement}` is not an exact version, so this file is not a lock")
     try:

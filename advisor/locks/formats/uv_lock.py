@@ -8,15 +8,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from packaging.utils import canonicalize_name
 
 from advisor.domain.target import Target
-from advisor.locks.documents import (
-    Document,
-    DocumentFormat,
-    Entry,
-    content_of,
-    kind_of_source,
-    locked_file,
-    package_of,
-)
+from advisor.locks.documents import Document, DocumentFormat, Entry, content_of, kind_of_source, locked_file, package_of
 from advisor.locks.lock import LockedSource
 
 _DIRECTORIES = ("virtual", "editable", "directory")
@@ -54,11 +46,7 @@ class _UvLock(DocumentFormat):
 
 
 def _source(package: Document) -> LockedSource | None:
-    """Return the source of a package; `None` if it comes from an index.
-
-    Raises:
-        ValueError: If it has several sources, or files in addition to a directory.
-    """
+    """Return the source of a package; `None` if it comes from an index."""
     source = package.get("source", {})
     kind = kind_of_source(source, (*_DIRECTORIES, *_OTHERS))
     directory = kind in _DIRECTORIES

@@ -121,12 +121,7 @@ def _file(entry: os.DirEntry[str], name: str) -> SourceFile | None:
 
 
 def is_project_file(name: str, patterns: Sequence[str]) -> bool:
-    """Whether :func:`project_files` yields a file, by its name.
-
-    Args:
-        name: Path relative to the project, with forward slashes.
-        patterns: Patterns of the names of other files than source files.
-    """
+    """Whether :func:`project_files` yields a file, by its path in the project with forward slashes."""
     *folders, last = name.split("/")
     hidden = _HIDDEN_DIRECTORIES if patterns else frozenset()
     is_file = _file_names(tuple(patterns)).match(last) is not None
@@ -168,12 +163,7 @@ def code_of(content: bytes, *, is_notebook: bool) -> str:
 
 
 def imported_names(content: bytes, names: re.Pattern[bytes]) -> set[bytes]:
-    """Return the names that are on the lines of a Python file that contain ``import``.
-
-    Args:
-        content: The file.
-        names: Pattern of the names of interest.
-    """
+    """Return the matches of a pattern on the lines of a Python file that contain ``import``."""
     libraries: set[bytes] = set()
     for line in lines_with(content, b"import"):
         if line.lstrip().startswith((b"import", b"from")) or b";" in line.partition(b"import")[0]:

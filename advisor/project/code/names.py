@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
+
+from knowledge.domain.frameworks import frameworks
 
 NAMED = ("timm.create_model", "timm.models.create_model", "torchvision.models.get_model")
 """Functions whose first argument is the name of a model."""
@@ -26,8 +29,14 @@ class SourceNames(NamedTuple):
     calls: tuple[tuple[str, int], ...]
 
 
-def names_of(code: str) -> SourceNames:
-    """Return the names in code.
+@cache
+def code_documents() -> Mapping[str, Mapping[str, Any]]:
+    """Return the names in code of each framework: the content of `code.toml` in its folder."""
+    return {framework.name: framework.document("code") for framework in frameworks().values()}
+
+
+def parse_code(code: str) -> ast.Module:
+    """Return the tree of code.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: If it is not valid Python, or nested too deeply.
@@ -35,7 +44,16 @@ def names_of(code: str) -> SourceNames:
     with warnings.catch_warnings():
         # Ignore warnings about invalid escape sequences in the code.
         warnings.simplefilter("ignore")
-        nodes = list(ast.walk(ast.parse(code)))
+        return ast.parse(code)
+
+
+def names_of(code: str) -> SourceNames:
+    """Return the names in code.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: If it is not valid Python, or nested too deeply.
+    """
+    nodes = list(ast.walk(parse_code(code)))
     objects = list(imported_objects(nodes))
     imports, aliases = {full.partition(".")[0] for _, full in objects}, dict(objects)
     calls: list[tuple[str, int]] = []

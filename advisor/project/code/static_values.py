@@ -229,11 +229,7 @@ class StaticModule:
         return items
 
     def _spend(self, work: int) -> None:
-        """Count work, because code may define values whose size grows exponentially with its length.
-
-        Raises:
-            NotStaticError: If the file needs too much.
-        """
+        """Count work, because code may define values whose size grows exponentially with its length."""
         self._work += work
         if self._work > _MOST_WORK:
             raise NotStaticError("too large")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +20,12 @@ from packaging.utils import canonicalize_name
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
 from advisor.project.formats.requirements import read_requirement_lines
-from advisor.project.interface import (
-    ProjectRequirements,
-    check_available,
-    entry_place,
-    parse_requirement,
-    shape_checked,
-)
+from advisor.project.interface import ProjectRequirements, check_available, parse_root, requirement_text, shape_checked
 from advisor.project.package_sources import reference_of
-from advisor.project.text_file import read_text, read_toml
+from advisor.project.text_file import TomlFile, read_text, read_toml
 from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 ENVIRONMENTS = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
 """Names of files with a conda environment."""
@@ -39,6 +33,8 @@ ENVIRONMENTS = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml"
 _SPECIFICATION = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)\s*(?P<version>[^\[]*)(?:\[(?P<keys>.*)\])?")
 _VERSION_KEY = re.compile(r"version\s*=\s*(?:'([^']*)'|\"([^\"]*)\")")
 _OPERATOR = re.compile(r"(==|!=|>=|<=|~=|=|>|<)\s*")
+_tables = partial(shipped_yaml, "advisor.project.formats", "conda_names.yaml")
+"""Returns the tables of names."""
 _INSTALLERS = frozenset({"pip", "conda", "uv"})
 _MOST_NAMES = 20
 """Maximum number of packages in a message."""
@@ -59,13 +55,7 @@ class _CondaPackages:
     python: str | None = None
 
     def add(self, name: str, version: str, origin: str, marker: str = "") -> None:
-        """Add a conda package.
-
-        Args:
-            name: Its name.
-            version: Its version in conda's syntax; empty if every one is accepted.
-            origin: File and line, for messages.
-            marker: Environment marker; empty if it always applies.
+        """Add a conda package; its version is in conda's syntax, and empty if every one is accepted.
 
         Raises:
             InputError: If the version is malformed.
@@ -88,27 +78,21 @@ class _CondaPackages:
         if index_name is None:
             self.python = _without_patch(specifier) or None
         else:
-            condition = f" ; {marker}" if marker else ""
-            requirement = parse_requirement(f"{index_name}{specifier}{condition}", origin)
-            self.roots.append(RootRequirement(requirement=requirement, origin=origin))
+            self.roots.append(parse_root(requirement_text(index_name, specifier, marker=marker), origin, Path()))
 
     def messages(self, path: Path) -> tuple[str, ...]:
         """Return a message about the packages that are not resolved."""
         names = list(dict.fromkeys(self.unresolved))
         if not names:
             return ()
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
         return (
             f"conda packages of `{path.name}` that are not resolved, because no package of the index certainly is the "
-            f"same: {quoted(names[:_MOST_NAMES])}{more}",
+            f"same: {quoted(names, _MOST_NAMES)}",
         )
 
 
 def read_environment(path: Path) -> ProjectRequirements:
     """Read a conda environment (`environment.yml`).
-
-    Args:
-        path: The file.
 
     Raises:
         InputError: If the file cannot be read.
@@ -146,45 +130,39 @@ def read_environment(path: Path) -> ProjectRequirements:
 
 
 def read_pixi(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
-    """Read `pixi.toml`: `dependencies` and `pypi-dependencies` of the workspace and of features.
+    """Read `pixi.toml`: `dependencies` and `pypi-dependencies` of the workspace and of the selected features.
 
     Source: https://pixi.sh/latest/reference/pixi_manifest/.
-
-    Args:
-        path: The file.
-        groups: Features to include.
 
     Raises:
         InputError: If the file cannot be read, or has no such feature.
     """
-    text, document = read_toml(path)
+    file = read_toml(path)
     with shape_checked(path):
-        features = document.get("feature", {})
+        features = file.at("feature")
         selected = tuple(groups)
         check_available(selected, features, path, kind="feature")
-        return _read_pixi(path, text, document, [document, *(features[group] for group in selected)])
+        return _read_pixi(file, [file.document, *(features[group] for group in selected)])
 
 
-def _read_pixi(
-    path: Path, text: str, document: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]
-) -> ProjectRequirements:
+def _read_pixi(file: TomlFile, tables: Sequence[Mapping[str, Any]]) -> ProjectRequirements:
+    path = file.path
     packages = _CondaPackages()
     roots: list[RootRequirement] = []
     bindings: dict[str, str] = {}
     for table, marker in _with_targets(tables):
         for name, value in table.get("dependencies", {}).items():
             version = value.get("version", "*") if isinstance(value, dict) else value
-            packages.add(name, str(version), entry_place(path, text, name), marker)
+            packages.add(name, str(version), file.entry_place(name), marker)
         for name, value in table.get("pypi-dependencies", {}).items():
-            origin = entry_place(path, text, name)
+            origin = file.entry_place(name)
             own = _without_replaced(table, name, marker)
-            requirement = parse_requirement(_pypi_line(name, value, own, origin), origin)
-            direct = reference_of(value, path.parent, origin) if isinstance(value, dict) else None
-            roots.append(RootRequirement(requirement=requirement, origin=origin, direct=direct))
+            direct = reference_of(value, path.parent, origin)
+            roots.append(parse_root(_pypi_line(name, value, own, origin), origin, path.parent, direct=direct))
             if isinstance(value, dict) and "index" in value:
                 bindings[canonicalize_name(name)] = str(value["index"])
-    options = (document.get("workspace") or document.get("project") or {}).get("pypi-options", {})
-    options = {**options, **document.get("pypi-options", {})}
+    options = (file.at("workspace") or file.at("project")).get("pypi-options", {})
+    options = {**options, **file.at("pypi-options")}
     return ProjectRequirements(
         roots=(*packages.roots, *roots),
         requires_python=packages.python,
@@ -246,11 +224,7 @@ def _without_patch(specifier: str) -> str:
 
 
 def _with_targets(tables: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the tables of a manifest and of its platforms (`[target.linux-64]`), each with its marker.
-
-    Raises:
-        ValueError: If a platform is unknown.
-    """
+    """Yield the tables of a manifest and of its platforms (`[target.linux-64]`), each with its marker."""
     platforms = _tables()["platforms"]
     for table in tables:
         yield table, ""
@@ -274,18 +248,12 @@ def _without_replaced(table: Mapping[str, Any], name: str, marker: str) -> str:
 
 
 def _pypi_line(name: str, value: Any, marker: str, origin: str) -> str:
-    """Return a package of the package index as a requirement.
-
-    Raises:
-        InputError: If its version is not a specifier.
-    """
+    """Return a package of the package index as a requirement."""
     options = value if isinstance(value, dict) else {"version": value}
-    extras = ",".join(options.get("extras", ()))
     version = options.get("version", "*")
     if not isinstance(version, str) or not re.match(r"\s*([<>=!~*]|$)", version):
         raise InputError(f"{origin}: `{version}` is not a version of `{name}`", hint=f'write it as `{name} = "==1.2"`')
-    condition = f" ; {marker}" if marker else ""
-    return f"{name}{f'[{extras}]' if extras else ''}{'' if version.strip() == '*' else version}{condition}"
+    return requirement_text(name, version, extras=options.get("extras", ()), marker=marker)
 
 
 def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
@@ -299,10 +267,3 @@ def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
 def _index_names() -> Mapping[str, str]:
     """Return the name on the package index of each conda package for which it is certain, by normalised name."""
     return {**{name: name for name in _tables()["same"].split()}, **_tables()["renamed"]}
-
-
-@cache
-def _tables() -> Mapping[str, Any]:
-    """Return the tables of names (`conda_names.yaml`)."""
-    tables: Mapping[str, Any] = shipped_yaml("advisor.project.formats", "conda_names.yaml")
-    return tables

@@ -34,9 +34,6 @@ _FLAGS = (
 def read_notebook(path: Path) -> ProjectRequirements:
     """Read the requirements that a notebook installs; of several on one package, the last one counts.
 
-    Args:
-        path: The notebook (``.ipynb``).
-
     Raises:
         UnreadableFileError: If it is no notebook, or a requirement is malformed.
     """

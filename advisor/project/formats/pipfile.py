@@ -12,15 +12,14 @@ from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
     ProjectRequirements,
     defined_source,
-    entry_place,
     filled_address,
-    line_of,
-    parse_requirement,
+    parse_root,
+    requirement_text,
     shape_checked,
     table_in,
 )
 from advisor.project.package_sources import reference_of
-from advisor.project.text_file import read_toml
+from advisor.project.text_file import TomlFile, read_toml
 from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
 
@@ -30,23 +29,20 @@ _OPERATORS = ("<", ">", "=", "!", "~")
 
 
 def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
-    """Read the `packages` of a Pipfile, and further categories.
-
-    Args:
-        path: The Pipfile.
-        groups: Further categories to include, such as `dev-packages`.
+    """Read the `packages` of a Pipfile, and further categories, such as `dev-packages`.
 
     Raises:
         InputError: If the file cannot be read.
     """
-    text, document = read_toml(path)
+    file = read_toml(path)
     with shape_checked(path):
-        return _read(path, text, document, groups)
+        return _read(file, groups)
 
 
-def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[str]) -> ProjectRequirements:
+def _read(file: TomlFile, groups: Iterable[str]) -> ProjectRequirements:
+    path, document = file.path, file.document
     sources = {
-        str(s.get("name")): filled_address(url, line_of(path, text, url) or path.name)
+        str(s.get("name")): filled_address(url, file.place(url))
         for s in document.get("source", ())
         if isinstance(s, dict) and (url := str(s.get("url", "")))
     }
@@ -56,10 +52,9 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
         if section != "packages" and (section not in document or section in _OTHER_SECTIONS):
             raise InputError(f"`{path}` has no category `{section}`")
         for name, entry in table_in(document, section, path).items():
-            origin = entry_place(path, text, name)
-            requirement = parse_requirement(_requirement_line(name, entry, origin), origin)
-            direct = reference_of(entry, path.parent, origin) if isinstance(entry, dict) else None
-            roots.append(RootRequirement(requirement=requirement, origin=origin, direct=direct))
+            origin = file.entry_place(name)
+            direct = reference_of(entry, path.parent, origin)
+            roots.append(parse_root(_requirement_line(name, entry, origin), origin, path.parent, direct=direct))
             if isinstance(entry, dict) and "index" in entry:
                 bindings[canonicalize_name(name)] = defined_source(entry["index"], sources, name, origin)
     urls = list(sources.values())
@@ -78,9 +73,6 @@ def required_python(requires: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the specifier of the interpreters that a Pipfile or its lock requires, and its text; `None` without one.
 
     As in Pipenv, `*` requires nothing, and a text with an operator is a specifier.
-
-    Args:
-        requires: The table `requires`.
     """
     for key, suffix in (("python_full_version", ""), ("python_version", ".*")):
         stated = str(requires.get(key) or "").strip()
@@ -98,5 +90,4 @@ def _requirement_line(name: str, entry: Any, origin: str) -> str:
         raise InputError(f"{origin}: `{name} = {entry!r}` is not a Pipfile entry")
     markers = [f"({options['markers']})"] if "markers" in options else []
     markers += [f"{key} {options[key]}" for key in _MARKERS if key in options]
-    package = f"{name}[{','.join(map(str, extras))}]" if extras else name
-    return f"{package}{'' if version in ('*', '') else version}{' ; ' + ' and '.join(markers) if markers else ''}"
+    return requirement_text(name, version, extras=extras, marker=" and ".join(markers))

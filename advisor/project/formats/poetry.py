@@ -12,38 +12,29 @@ from packaging.utils import canonicalize_name
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
-    NOTHING,
     ProjectRequirements,
     SelectedParts,
     check_available,
     defined_source,
-    entry_place,
-    parse_requirement,
+    parse_root,
     table_in,
 )
 from advisor.project.package_sources import reference_of
-from advisor.project.text_file import line_in
+from advisor.project.text_file import TomlFile
 
 _CONDITIONS = ("python", "platform", "markers", "extras", "optional")
 """Keys that hold for a package wherever it comes from."""
 
 
-def read_poetry(
-    path: Path, text: str, table: Mapping[str, Any], selection: SelectedParts = NOTHING
-) -> ProjectRequirements:
-    """Read the requirements in `[tool.poetry]`.
-
-    Args:
-        path: The `pyproject.toml`.
-        text: Its content, for line numbers.
-        table: Its `[tool.poetry]`.
-        selection: What the user selected.
+def read_poetry(file: TomlFile, selection: SelectedParts) -> ProjectRequirements:
+    """Read the requirements in `[tool.poetry]` of a `pyproject.toml`.
 
     Raises:
         InputError: If a table is malformed.
     """
     from advisor.project.formats.poetry_constraints import python_range
 
+    path, table = file.path, file.at("tool", "poetry")
     dependencies = dict(_table(table, "dependencies", path))
     python = dependencies.pop("python", None)
     sources = _sources(table)
@@ -56,7 +47,7 @@ def read_poetry(
             options = constraint if isinstance(constraint, dict) else {}
             if options.get("optional") and canonicalize_name(name) not in optional_packages:
                 continue
-            origin = entry_place(path, text, name)
+            origin = file.entry_place(name)
             roots.append(_root(name, constraint, origin, path.parent))
             if "source" in options:
                 bindings[canonicalize_name(name)] = defined_source(options["source"], sources, name, origin)
@@ -72,28 +63,21 @@ def read_poetry(
     )
 
 
-def with_poetry_sources(
-    project: ProjectRequirements, path: Path, text: str, table: Mapping[str, Any]
-) -> ProjectRequirements:
+def with_poetry_sources(project: ProjectRequirements, file: TomlFile) -> ProjectRequirements:
     """Return a project whose dependencies are in `[project]` with the package sources of the Poetry tables added.
 
     Source: https://python-poetry.org/docs/dependency-specification/#projectdependencies-and-toolpoetrydependencies.
 
-    Args:
-        project: The requirements of the project.
-        path: The `pyproject.toml`.
-        text: Its content, for line numbers.
-        table: Its `[tool.poetry]`.
-
     Raises:
         InputError: If the address or the source of a required package is malformed or not defined.
     """
+    path, table = file.path, file.at("tool", "poetry")
     sources = _sources(table)
     required = {root.name for root in project.roots}
     bindings = dict(project.bindings)
     direct: dict[str, DirectReference] = {}
     for name, constraints in _table(table, "dependencies", path).items():
-        place = f"{path.name}:{line_in(text, '[tool.poetry.dependencies]', name)}"
+        place = file.place_after("[tool.poetry.dependencies]", name)
         for options in constraints if isinstance(constraints, list) else [constraints]:
             if not isinstance(options, dict) or canonicalize_name(name) not in required:
                 continue
@@ -145,11 +129,10 @@ def _priority(source: Mapping[str, Any]) -> str:
 def _root(name: str, constraint: Any, origin: str, folder: Path) -> RootRequirement:
     from advisor.project.formats.poetry_constraints import requirement_text
 
-    direct = reference_of(constraint, folder, origin) if isinstance(constraint, dict) else None
+    direct = reference_of(constraint, folder, origin)
     if direct is not None:
         constraint = {"version": "*", **{key: constraint[key] for key in _CONDITIONS if key in constraint}}
-    requirement = parse_requirement(requirement_text(name, constraint, origin), origin)
-    return RootRequirement(requirement=requirement, origin=origin, direct=direct)
+    return parse_root(requirement_text(name, constraint, origin), origin, folder, direct=direct)
 
 
 def _packages_of_extras(table: Mapping[str, Any], extras: Iterable[str], path: Path) -> set[str]:

@@ -25,11 +25,6 @@ _MOST_EXCLUSIONS = 100
 def requirement_text(name: str, constraint: Any, origin: str) -> str:
     """Return an entry of a table of dependencies as a requirement (PEP 508).
 
-    Args:
-        name: The package.
-        constraint: The constraint, or a table.
-        origin: File and line, for messages.
-
     Raises:
         InputError: If it is malformed, or a requirement cannot express it.
     """
@@ -55,10 +50,6 @@ def requirement_text(name: str, constraint: Any, origin: str) -> str:
 
 def python_range(constraint: Any, path: Path) -> str | None:
     """Return the specifier of the interpreters that a constraint admits; `None` if it admits all, or several ranges.
-
-    Args:
-        constraint: `tool.poetry.dependencies.python`, or `None`.
-        path: The `pyproject.toml`, for messages.
 
     Raises:
         InputError: If it is malformed.
@@ -98,12 +89,9 @@ def _check_length(place: str, constraint: Any) -> None:
 
 
 def specifier_of_ranges(ranges: Sequence[VersionRangeConstraint]) -> str | None:
-    """Return the range from the lowest to the highest version, without the releases in the gaps.
+    """Return one range for several ascending ones: from the lowest to the highest, without the gaps.
 
     A specifier can exclude all releases with a prefix (`!=2.*`), so `^1.2 || ^3.0` is `>=1.2,<4.0,!=2.*`.
-
-    Args:
-        ranges: The ranges, ascending.
 
     Returns:
         The specifier; `None` if a gap cannot be written with prefixes, as that from 1.3 to 2.0.

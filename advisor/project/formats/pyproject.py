@@ -16,7 +16,6 @@ from packaging.dependency_groups import resolve_dependency_groups
 from packaging.utils import canonicalize_name
 
 from advisor.domain.words import quoted
-from advisor.project.formats.pdm import with_pdm_sources
 from advisor.project.formats.poetry import read_poetry, with_poetry_sources
 from advisor.project.formats.requirements import read_requirements
 from advisor.project.formats.setup_files import has_setup_files, read_setup_files
@@ -26,7 +25,7 @@ from advisor.project.interface import (
     ProjectRequirements,
     SelectedParts,
     check_available,
-    line_of,
+    filled_address,
     merge_requirements,
     parse_requirement,
     parse_root,
@@ -36,9 +35,11 @@ from advisor.project.interface import (
 )
 from advisor.project.metadata.built_metadata import built_requirements
 from advisor.project.metadata.stated_metadata import uv_metadata
-from advisor.project.text_file import read_toml
+from advisor.project.text_file import TomlFile, read_toml
 from knowledge.domain.errors import InputError
 
+_PDM_DEFAULT = "pypi"
+"""A source of PDM with this name replaces the default index."""
 _OTHER_BACKENDS = ("hatchling", "flit_core", "pdm", "poetry", "maturin", "scikit_build_core", "mesonpy")
 
 
@@ -58,17 +59,14 @@ class ProjectIdentity:
 def read_identity(path: Path) -> ProjectIdentity | None:
     """Return the name and version in ``[project]`` or ``[tool.poetry]``; `None` without a file or a name.
 
-    Args:
-        path: The `pyproject.toml`.
-
     Raises:
         InputError: If the file exists and cannot be read.
     """
     if not path.is_file():
         return None
-    document = read_toml(path)[1]
+    file = read_toml(path)
     with shape_checked(path):
-        for table in (document.get("project", {}), document.get("tool", {}).get("poetry", {})):
+        for table in (file.at("project"), file.at("tool", "poetry")):
             name, version = table.get("name"), table.get("version")
             if isinstance(name, str) and name.isprintable() and name:
                 has_version = isinstance(version, str) and version.isprintable()
@@ -79,34 +77,30 @@ def read_identity(path: Path) -> ProjectIdentity | None:
 def read_pyproject(path: Path, selection: SelectedParts = NOTHING) -> ProjectRequirements:
     """Read the requirements of a project.
 
-    Args:
-        path: The file.
-        selection: What the user selected.
-
     Raises:
         InputError: If the file cannot be read or is invalid; the message contains the line if it is known.
         BuildError: If a build fails.
     """
-    text, document = read_toml(path)
+    file = read_toml(path)
     with shape_checked(path):
-        return _read(path, text, document, selection)
+        return _read(file, selection)
 
 
-def _read(path: Path, text: str, document: Mapping[str, Any], selection: SelectedParts) -> ProjectRequirements:
-    project = table_in(document, "project", path) or _flit_project(document)
-    poetry = document.get("tool", {}).get("poetry", {})
+def _read(file: TomlFile, selection: SelectedParts) -> ProjectRequirements:
+    path, document = file.path, file.document
+    project = table_in(document, "project", path) or _flit_project(file)
+    poetry = file.at("tool", "poetry")
     if isinstance(poetry, dict) and "dependencies" in poetry and "dependencies" not in project:
-        requirements = read_poetry(path, text, poetry, selection)
-        return replace(requirements, settings=_settings(document))
+        return replace(read_poetry(file, selection), settings=_settings(file))
     dynamic = None
     if "dependencies" in project.get("dynamic", ()):
-        dynamic = read_dynamic(path, document, selection)
+        dynamic = read_dynamic(file, selection)
     own_extras = [] if dynamic and "optional-dependencies" in project.get("dynamic", ()) else selection.extras
     lines = [*_dependencies(project, own_extras, path), *_groups(document, selection.groups, path)]
     requirements = ProjectRequirements(
-        roots=tuple(parse_root(line, line_of(path, text, line) or path.name, path.parent) for line in lines),
+        roots=tuple(parse_root(line, file.place(line), path.parent) for line in lines),
         requires_python=python_specifier(project.get("requires-python"), f"`{path}`: `project.requires-python`"),
-        settings=_settings(document),
+        settings=_settings(file),
         files=(str(path),),
     )
     if dynamic is not None:
@@ -117,15 +111,56 @@ def _read(path: Path, text: str, document: Mapping[str, Any], selection: Selecte
             settings=requirements.settings,
             files=(*requirements.files, *dynamic.files),
         )
-    tool = document.get("tool", {})
-    requirements = with_poetry_sources(requirements, path, text, tool.get("poetry", {}))
-    requirements = with_pdm_sources(requirements, path, text, tool.get("pdm", {}))
-    constraints, overrides = uv_requirements(path, text, document)
+    requirements = _with_pdm_sources(with_poetry_sources(requirements, file), file)
+    constraints, overrides = uv_requirements(file)
     return replace(
         requirements,
         roots=(*requirements.roots, *constraints),
         overrides=(*requirements.overrides, *overrides),
-        sources=read_uv_sources(path, text, document, selection),
+        sources=read_uv_sources(file, selection),
+    )
+
+
+def _with_pdm_sources(project: ProjectRequirements, file: TomlFile) -> ProjectRequirements:
+    """Return a project with the indexes and the overrides in the tables of PDM added.
+
+    Source: https://pdm-project.org/latest/usage/config/ and https://pdm-project.org/latest/usage/dependency/.
+
+    Raises:
+        InputError: If a source or an override is invalid or not supported.
+    """
+    overrides = list(project.overrides)
+    for name, version in file.at("tool", "pdm", "resolution", "overrides").items():
+        place = file.place_after("[tool.pdm.resolution.overrides]", name)
+        is_version = version[:1].isdigit()
+        separator = "==" if is_version else " @ " if "://" in version or version.startswith((".", "/")) else ""
+        overrides.append(parse_root(f"{name}{separator}{version}", place, file.path.parent))
+    default, extra, links = project.index_url, list(project.extra_index_urls), list(project.find_links)
+    bindings = dict(project.bindings)
+    for source in file.at("tool", "pdm").get("source", ()):
+        name = str(source.get("name", ""))
+        place = file.place_after("[[tool.pdm.source]]", name)
+        url = filled_address(str(source.get("url", "")), place)
+        if patterns := source.get("exclude_packages") or [p for p in source.get("include_packages", ()) if "*" in p]:
+            raise InputError(
+                f"{place}: the source `{name}` selects packages by a pattern (`{patterns[0]}`), which is not supported",
+                hint="list each package in `include_packages`",
+            )
+        if source.get("type") == "find_links":
+            links.append(url)
+        elif "include_packages" in source:
+            bindings |= {canonicalize_name(package): url for package in source["include_packages"]}
+        elif name == _PDM_DEFAULT:
+            default = url or default
+        else:
+            extra.append(url)
+    return replace(
+        project,
+        overrides=tuple(overrides),
+        index_url=default,
+        extra_index_urls=tuple(filter(None, extra)),
+        find_links=tuple(filter(None, links)),
+        bindings=bindings,
     )
 
 
@@ -135,18 +170,17 @@ def states_requirements(path: Path) -> bool:
     Raises:
         InputError: If the file cannot be read.
     """
-    document = read_toml(path)[1]
+    file = read_toml(path)
     with shape_checked(path):
-        tool = document.get("tool", {})
-        return bool(document.get("project") or tool.get("poetry", {}).get("dependencies") or _flit_project(document))
+        return bool(file.at("project") or file.at("tool", "poetry", "dependencies") or _flit_project(file))
 
 
-def _flit_project(document: Mapping[str, Any]) -> dict[str, Any]:
+def _flit_project(file: TomlFile) -> dict[str, Any]:
     """Return the old tables of flit in the form of the table `project`; empty without them.
 
     Source: https://flit.pypa.io/en/stable/pyproject_toml.html#old-style-metadata.
     """
-    table = document.get("tool", {}).get("flit", {}).get("metadata", {})
+    table = file.at("tool", "flit", "metadata")
     if not table:
         return {}
     extras = {**({"dev": table["dev-requires"]} if "dev-requires" in table else {}), **table.get("requires-extra", {})}
@@ -161,26 +195,25 @@ def read_settings(path: Path) -> Mapping[str, Any]:
     Raises:
         InputError: If the file cannot be read.
     """
-    document = read_toml(path)[1]
+    file = read_toml(path)
     with shape_checked(path):
-        return _settings(document)
+        return _settings(file)
 
 
 def has_uv_settings(path: Path) -> bool:
     """Whether a `pyproject.toml` has settings of uv; not if it cannot be read."""
     try:
-        tool = read_toml(path)[1].get("tool", {})
+        tool = read_toml(path).at("tool")
     except InputError:
         return False
     return isinstance(tool, dict) and "uv" in tool
 
 
-def _settings(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _settings(file: TomlFile) -> Mapping[str, Any]:
     """Return the table ``tool.advisor``, with the metadata of packages that the settings of uv state."""
-    tool = document.get("tool", {})
-    settings = tool.get("advisor", {})
+    settings = file.at("tool", "advisor")
     settings = settings if isinstance(settings, dict) else {}
-    further = uv_metadata(tool.get("uv", {}))
+    further = uv_metadata(file.at("tool", "uv"))
     own = settings.get("metadata", [])
     return {**settings, "metadata": [*own, *further]} if further and isinstance(own, list) else settings
 
@@ -222,23 +255,17 @@ def _strings(value: Any, where: str) -> list[str]:
     return value
 
 
-def read_dynamic(path: Path, document: Mapping[str, Any], selection: SelectedParts) -> ProjectRequirements:
+def read_dynamic(file: TomlFile, selection: SelectedParts) -> ProjectRequirements:
     """Read the dynamic dependencies of a project and of its extras.
-
-    Args:
-        path: The `pyproject.toml`.
-        document: Its content.
-        selection: What the user selected.
 
     Raises:
         InputError: If they are known only after a build, which is refused, or a file cannot be read.
         BuildError: If the build fails.
     """
-    dynamic = document["project"]["dynamic"]
-    extras = selection.extras if "optional-dependencies" in dynamic else ()
-    tool = document.get("tool", {})
-    setuptools = tool.get("setuptools", {}).get("dynamic", {})
-    hatch = tool.get("hatch", {}).get("metadata", {}).get("hooks", {}).get("requirements_txt", {})
+    path = file.path
+    extras = selection.extras if "optional-dependencies" in file.at("project", "dynamic") else ()
+    setuptools = file.at("tool", "setuptools", "dynamic")
+    hatch = file.at("tool", "hatch", "metadata", "hooks", "requirements_txt")
     if "dependencies" in setuptools:
         tables = setuptools.get("optional-dependencies", {})
         return _read_files(path, [setuptools["dependencies"], *_extras(path, tables, extras)])
@@ -246,7 +273,7 @@ def read_dynamic(path: Path, document: Mapping[str, Any], selection: SelectedPar
         files = hatch.get("files") or [hatch.get("filename", "requirements.txt")]
         tables = {name: {"file": names} for name, names in hatch.get("optional-dependencies", {}).items()}
         return _read_files(path, [{"file": files}, *_extras(path, tables, extras)])
-    backend = str(document.get("build-system", {}).get("build-backend", ""))
+    backend = str(file.at("build-system").get("build-backend", ""))
     if not backend.startswith(_OTHER_BACKENDS) and has_setup_files(path.parent):
         return read_setup_files(path.parent, replace(selection, extras=extras))
     reason = f"`{path}`: `project.dependencies` is dynamic: it is only known after a build"

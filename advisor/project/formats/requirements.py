@@ -114,25 +114,32 @@ def _text_of(lines: Iterable[tuple[int, str]], folder: Path) -> str:
     return "\n".join(text) + "\n"
 
 
+def _parser() -> Any:
+    # Slow to import, and a remembered answer does not need it.
+    import pip_requirements_parser
+
+    return pip_requirements_parser
+
+
 @lru_cache(maxsize=8)
 def _read(path: Path, constraint: bool, directory: Path, _: tuple[int, int]) -> ProjectRequirements:
     """Read a file once per command, although several functions need it."""
-    from pip_requirements_parser import InstallationError, RequirementsFileParseError
-
+    parser = _parser()
+    own_errors = (parser.InstallationError, parser.RequirementsFileParseError)
     try:
         _check(path, set())
         parsed = _parse(path)
-    except (OSError, ValueError, LookupError, RecursionError, InstallationError, RequirementsFileParseError) as error:
+    except (OSError, ValueError, LookupError, RecursionError, *own_errors) as error:
         raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from None
     unusual: list[RootRequirement] = []
     malformed: list[Any] = []
     for line in parsed.invalid_lines:
-        place = f"{_place(line.filename, path)}:{line.line_number}"
+        place = f"{Path(line.filename or path).name}:{line.line_number}"
         if _EDITABLE.match(line.line) or is_direct_reference(line.line):
             root = _direct_root(line.line, place, directory)
             unusual.append(replace(root, constraint=constraint, path=line.filename or str(path)))
-            continue
-        malformed.append(line)
+        else:
+            malformed.append(line)
     if malformed:
         raise _malformed_error(malformed, path, understood=len(parsed.requirements) + len(unusual))
     options: dict[str, Any] = {}
@@ -156,11 +163,7 @@ def _read(path: Path, constraint: bool, directory: Path, _: tuple[int, int]) -> 
 
 
 def _check(path: Path, checked: set[Path]) -> None:
-    """Check that the parser can read a file and the files that it includes in a reasonable time.
-
-    Raises:
-        InputError: If one is not a regular file, such as a device, or has a line with too many spaces.
-    """
+    """Check that the parser can read a file and the files that it includes in a reasonable time."""
     checked.add(path)
     if not path.is_file():
         raise InputError(f"`{path}` cannot be read: it is not a regular file")
@@ -181,21 +184,17 @@ def included_files(content: bytes) -> tuple[str, ...]:
 
 
 def _parse(path: Path) -> Any:
-    """Parse a file and the files that it includes.
+    """Parse a file and the files that it includes."""
+    parser = _parser()
 
-    Raises:
-        InputError: If they have more than :data:`_MAX_LINES` lines.
-    """
-    from pip_requirements_parser import CommentRequirementLine, RequirementsFile
-
-    class Limited(RequirementsFile):  # type: ignore[misc]
+    class Limited(parser.RequirementsFile):  # type: ignore[misc, name-defined]
         """Stops at the limit: files that include each other several times may expand to very many lines."""
 
         @classmethod
         def parse(cls, *args: Any, **options: Any) -> Iterator[Any]:
             remaining = _MAX_LINES
             for line in super().parse(*args, **options):
-                remaining -= not isinstance(line, CommentRequirementLine)
+                remaining -= not isinstance(line, parser.CommentRequirementLine)
                 if remaining < 0:
                     raise InputError(
                         f"`{path}` cannot be read: it has more than {_MAX_LINES} lines, including other files",
@@ -212,17 +211,15 @@ def decoded(content: bytes) -> str:
     Raises:
         ValueError: If the content is not valid in that encoding.
     """
-    from pip_requirements_parser import auto_decode
-
     try:
-        return str(auto_decode(content))
+        return str(_parser().auto_decode(content))
     except LookupError as error:
         raise ValueError(str(error)) from None
 
 
 def _root(entry: Any, path: Path, directory: Path, constraint: bool) -> RootRequirement:
     line = entry.requirement_line
-    origin = f"{_place(line.filename, path)}:{line.line_number}"
+    origin = f"{Path(line.filename or path).name}:{line.line_number}"
     if entry.is_editable or entry.req is None or entry.link is not None:
         root = _direct_root(line.line, origin, directory)
     else:
@@ -248,15 +245,9 @@ def _text(entry: Any, origin: str) -> str:
 
 
 def _malformed_error(lines: Sequence[Any], path: Path, *, understood: int) -> InputError:
-    """Return the error about lines that are no requirements, which quotes the first of them.
-
-    Args:
-        lines: The lines, as the parser returns them; at least one.
-        path: The file that was read first.
-        understood: Number of the requirements that could be read.
-    """
+    """Return the error about lines that are no requirements, which quotes the first of them."""
     first = lines[0]
-    place = f"{_place(first.filename, path)}:{first.line_number}"
+    place = f"{Path(first.filename or path).name}:{first.line_number}"
     reason = next((text for text in (first.error_message or "").splitlines() if text.strip()), "invalid")
     others = len(lines) - 1
     more = f" (and {others} more line{'s' * (others > 1)}; {understood} could be read)" if others else ""
@@ -300,11 +291,7 @@ def _direct_root(line: str, origin: str, directory: Path) -> RootRequirement:
 
 
 def _with_hash(root: RootRequirement, options: str) -> RootRequirement:
-    """Return a requirement on an address with the hash in the options of its line.
-
-    Raises:
-        InputError: If there are several hashes, the hash is not a SHA-256, or the address leads to no archive.
-    """
+    """Return a requirement on an address with the hash in the options of its line."""
     hashes = _HASH.findall(re.split(r"\s#", options, maxsplit=1)[0])
     if not hashes or root.direct is None:
         return root
@@ -315,10 +302,6 @@ def _with_hash(root: RootRequirement, options: str) -> RootRequirement:
         raise InputError(f"{root.origin}: the hash of an address is one SHA-256", hint="write `--hash=sha256:...` once")
     direct = replace(root.direct, sha256=digest.lower())
     return replace(root, direct=direct, hashes=frozenset({direct.sha256}))
-
-
-def _place(filename: str | None, path: Path) -> str:
-    return Path(filename).name if filename else path.name
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -334,25 +317,20 @@ def is_pinned(path: Path) -> bool:
     Raises:
         InputError: If it cannot be read.
     """
-    pins = _pins(path)
-    return bool(pins) and all(pins)
+    exact = pins(path)
+    return bool(exact) and all(exact)
 
 
-def has_pins(path: Path) -> bool:
-    """Whether a requirements file has a requirement with an exact version.
+def pins(path: Path) -> list[bool]:
+    """Return for each requirement of a file whether its version, or its address, is exact.
 
     Raises:
         InputError: If it cannot be read.
     """
-    return any(_pins(path))
+    roots = (root for root in read_requirements(path).roots if not root.constraint)
+    return [root.direct.is_exact if root.direct else bool(exact_versions(root)) for root in roots]
 
 
-def _pins(path: Path) -> list[bool]:
-    """Return for each requirement of a file whether its version is exact."""
-    return [
-        root.direct.is_exact
-        if root.direct
-        else any(s.operator in ("==", "===") and "*" not in s.version for s in root.requirement.specifier)
-        for root in read_requirements(path).roots
-        if not root.constraint
-    ]
+def exact_versions(root: RootRequirement) -> list[str]:
+    """Return the versions that a requirement names with `==`."""
+    return [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]

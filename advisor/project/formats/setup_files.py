@@ -27,13 +27,12 @@ from advisor.project.interface import (
     SelectedParts,
     UnbuiltProjectError,
     check_available,
-    line_of,
     merge_requirements,
     parse_root,
     python_specifier,
 )
 from advisor.project.metadata.built_metadata import built_requirements
-from advisor.project.text_file import read_text
+from advisor.project.text_file import place_of, read_text
 from knowledge.domain.errors import InputError
 
 _MOST_CHARACTERS = 1_000_000
@@ -44,16 +43,9 @@ _KEYS = ("install_requires", "extras_require", "python_requires", "name", "versi
 
 @dataclass(kw_only=True)
 class _SetupValues:
-    """What the setup files of a project state.
+    """What the setup files of a project state; the path and the text are those of the file with the requirements.
 
     Attributes:
-        path: The file with the requirements.
-        text: Its content, for line numbers.
-        requires: Requirements; `None` if no file states any.
-        extras: Requirements of each extra.
-        python: Specifier of the interpreter, or `None`.
-        name: Name of the project, or `None`.
-        version: Its version, or `None`.
         files: Requirements files that are read for the requirements.
         computed: Keys of `setup.py` whose values are known only when it runs.
     """
@@ -78,10 +70,6 @@ def read_setup_files(directory: Path, selection: SelectedParts = NOTHING) -> Pro
     """Read the requirements in `setup.cfg` and `setup.py`.
 
     A list that `setup.py` computes is read from the one requirements file that it mentions for it.
-
-    Args:
-        directory: The directory of the project.
-        selection: What the user selected; no groups.
 
     Raises:
         InputError: If a file cannot be read, or the requirements are known only after a build, which is refused.
@@ -118,9 +106,6 @@ def _unknown_lists(values: _SetupValues, *, with_extras: bool) -> list[str]:
 def setup_identity(directory: Path) -> tuple[str, str]:
     """Return the name and the version that setup files state, each empty if they do not.
 
-    Args:
-        directory: The directory of the project.
-
     Raises:
         InputError: If a file cannot be read.
     """
@@ -134,9 +119,6 @@ def setup_identity(directory: Path) -> tuple[str, str]:
 
 def setup_extras(directory: Path) -> tuple[str, ...]:
     """Return the extras that setup files state.
-
-    Args:
-        directory: The directory of the project.
 
     Raises:
         InputError: If a file cannot be read.
@@ -160,10 +142,6 @@ def _declared_version(directory: Path, text: str) -> str:
 def file_within(directory: Path, name: str) -> Path:
     """Return a file that a project names, which must be in its directory, as setuptools demands.
 
-    Args:
-        directory: The directory of the project.
-        name: The relative path of the file.
-
     Raises:
         InputError: If it is outside.
     """
@@ -174,12 +152,7 @@ def file_within(directory: Path, name: str) -> Path:
 
 
 def attribute_in(directory: Path, dotted: str) -> str:
-    """Return the value of a variable of a module of a project, without importing it; empty if it is not known.
-
-    Args:
-        directory: The directory of the project; modules may be below `src`.
-        dotted: Module and variable, such as `name.__version__`.
-    """
+    """Return the value of ``module.variable`` of a project, which is not imported; empty if it is not known."""
     module, _, variable = dotted.rpartition(".")
     below = module.replace(".", "/")
     paths = (
@@ -316,8 +289,7 @@ def _extra_lines(values: _SetupValues) -> Iterator[tuple[str, str, list[str]]]:
 
 def _roots(values: _SetupValues, lines: Iterable[str], marker: str = "") -> Iterable[RootRequirement]:
     for line in lines:
-        origin = line_of(values.path, values.text, line) or values.path.name
-        root = parse_root(line, origin, values.path.parent)
+        root = parse_root(line, place_of(values.path, values.text, line), values.path.parent)
         if marker:
             own = root.requirement.marker
             try:
@@ -328,11 +300,7 @@ def _roots(values: _SetupValues, lines: Iterable[str], marker: str = "") -> Iter
 
 
 def _lines(value: Any) -> list[str]:
-    """Return requirements, which setup files list or write on one line each; comments are left out.
-
-    Raises:
-        InputError: If one is not a text.
-    """
+    """Return requirements, which setup files list or write on one line each; comments are left out."""
     lines = value.splitlines() if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
     if wrong := [line for line in lines if not isinstance(line, str)]:
         raise InputError(f"the setup file lists `{wrong[0]!r}`, which is not a requirement")

@@ -34,15 +34,10 @@ _ALWAYS, _NEVER = 'python_version >= "3"', 'python_version < "3"'
 
 
 def cached_builder(cache: DiskCache) -> ProjectBuilder:
-    """Return a function that builds the metadata of a project; it is built again after a change of a file.
-
-    Args:
-        cache: Cache of what was built.
-    """
+    """Return a function that builds the metadata of a project; it is built again after a change of a file."""
 
     def build(directory: Path) -> CoreMetadata:
-        from advisor.index.metadata.build import build_tree_metadata
-        from advisor.index.metadata.build_environment import BuildError
+        from advisor.index.metadata.build import BuildError, build_tree_metadata
 
         key = f"{_HOST} {directory.absolute()} {_state(directory)}"
         cached = cache.read("built-project", key)
@@ -67,12 +62,7 @@ def cached_builder(cache: DiskCache) -> ProjectBuilder:
 
 
 def built_requirements(path: Path, reason: str, selection: SelectedParts) -> ProjectRequirements:
-    """Return the requirements of a project from a build.
-
-    Args:
-        path: The file that computes the requirements.
-        reason: Why they are only known after a build.
-        selection: What the user selected.
+    """Return the requirements of a project from a build; the reason says why the file does not state them.
 
     Raises:
         UnbuiltProjectError: If builds were not allowed.

@@ -28,9 +28,6 @@ def list_files(directory: Path) -> tuple[str, ...]:
 
     Without git or a repository, these are all files except virtual environments and caches.
 
-    Args:
-        directory: The project.
-
     Returns:
         Paths relative to the directory, sorted; links to files are files.
 
@@ -101,16 +98,10 @@ def _copy_history(source: Path, copy: Path) -> None:
     shutil.copytree(
         source, copy, symlinks=True, ignore=lambda folder, _: _PRIVATE if Path(folder) == source else frozenset()
     )
-    settings = ["[core]", "repositoryformatversion = 0", "bare = false"]
+    settings = "[core]\nrepositoryformatversion = 0\nbare = false\n"
     if "sha256" in (source / "config").read_text(encoding="utf-8", errors="replace").split():
-        settings = [
-            *settings[:1],
-            "repositoryformatversion = 1",
-            "bare = false",
-            "[extensions]",
-            "objectformat = sha256",
-        ]
-    (copy / "config").write_text("\n".join(settings) + "\n", encoding="utf-8")
+        settings = "[core]\nrepositoryformatversion = 1\nbare = false\n[extensions]\nobjectformat = sha256\n"
+    (copy / "config").write_text(settings, encoding="utf-8")
 
 
 def _listed_by_git(directory: Path) -> list[str]:

@@ -6,10 +6,10 @@ table of its own for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from packaging.markers import Marker
 from packaging.requirements import Requirement
@@ -30,7 +30,7 @@ from advisor.project.formats.setup_files import (
     variable_in,
 )
 from advisor.project.interface import ProjectRequirements, SelectedParts
-from advisor.project.text_file import read_text, read_toml
+from advisor.project.text_file import TomlFile, read_text, read_toml
 from knowledge.domain.errors import InputError
 
 _UNRELIABLE = (InputError, ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError)
@@ -72,8 +72,8 @@ def _lines(directory: Path, target: Target, locate: Locate) -> Iterator[str]:
         InputError, ValueError, ...: If a field is not known without a build.
     """
     path = directory / "pyproject.toml"
-    document = read_toml(path)[1] if path.is_file() else {}
-    states_requirements = "project" in document or "dependencies" in document.get("tool", {}).get("poetry", {})
+    file = read_toml(path) if path.is_file() else TomlFile(path, "", {})
+    states_requirements = "project" in file.document or "dependencies" in file.at("tool", "poetry")
 
     def read(extras: Iterable[str]) -> ProjectRequirements:
         selection = SelectedParts(extras=tuple(extras))
@@ -84,14 +84,14 @@ def _lines(directory: Path, target: Target, locate: Locate) -> Iterator[str]:
     if project.skipped:
         raise ValueError("a part is known only after a build")
     yield "Metadata-Version: 2.2"
-    yield f"Name: {_name(directory, document)}"
-    yield f"Version: {_version(directory, document)}"
+    yield f"Name: {_name(file)}"
+    yield f"Version: {_version(file)}"
     if project.requires_python:
         yield f"Requires-Python: {project.requires_python}"
     own = [_text(root, locate) for root in project.roots if not root.constraint]
     for text in own:
         yield f"Requires-Dist: {text}"
-    for extra in _extras(directory, document) if states_requirements else setup_extras(directory):
+    for extra in _extras(file) if states_requirements else setup_extras(directory):
         yield f"Provides-Extra: {canonicalize_name(extra)}"
         for root in read((extra,)).roots:
             if not root.constraint and (text := _text(root, locate)) not in own:
@@ -115,41 +115,40 @@ def _of_extra(text: str, extra: str) -> Requirement:
     return requirement
 
 
-def _extras(directory: Path, document: Mapping[str, Any]) -> list[str]:
+def _extras(file: TomlFile) -> list[str]:
     """Return the extras in a `pyproject.toml`."""
-    project, tool = document.get("project", {}), document.get("tool", {})
-    if "project" not in document:
-        return list(tool["poetry"].get("extras", {}))
-    if "optional-dependencies" not in project.get("dynamic", ()):
-        return list(project.get("optional-dependencies", {}))
-    setuptools = tool.get("setuptools", {}).get("dynamic", {}).get("optional-dependencies", {})
-    hatch = tool.get("hatch", {}).get("metadata", {}).get("hooks", {}).get("requirements_txt", {})
-    return list(setuptools) or list(hatch.get("optional-dependencies", {})) or list(setup_extras(directory))
+    if "project" not in file.document:
+        return list(file.at("tool", "poetry", "extras"))
+    if "optional-dependencies" not in file.at("project", "dynamic"):
+        return list(file.at("project", "optional-dependencies"))
+    hatch = file.at("tool", "hatch", "metadata", "hooks", "requirements_txt", "optional-dependencies")
+    setuptools = file.at("tool", "setuptools", "dynamic", "optional-dependencies")
+    return list(setuptools) or list(hatch) or list(setup_extras(file.path.parent))
 
 
-def _name(directory: Path, document: Mapping[str, Any]) -> str:
+def _name(file: TomlFile) -> str:
     """Return the name of a project; empty if none is written."""
-    project, poetry = document.get("project", {}), document.get("tool", {}).get("poetry", {})
-    return str(project.get("name") or poetry.get("name") or setup_identity(directory)[0])
+    project, poetry = file.at("project"), file.at("tool", "poetry")
+    return str(project.get("name") or poetry.get("name") or setup_identity(file.path.parent)[0])
 
 
-def _version(directory: Path, document: Mapping[str, Any]) -> str:
+def _version(file: TomlFile) -> str:
     """Return the version of a project; empty if it is not known without a build."""
-    project, tool = document.get("project", {}), document.get("tool", {})
-    if version := project.get("version") or tool.get("poetry", {}).get("version"):
+    directory, project = file.path.parent, file.at("project")
+    if version := project.get("version") or file.at("tool", "poetry").get("version"):
         return str(version)
-    dynamic = tool.get("setuptools", {}).get("dynamic", {}).get("version", {})
+    dynamic = file.at("tool", "setuptools", "dynamic", "version")
     if "attr" in dynamic:
         return attribute_in(directory, str(dynamic["attr"]))
     if "file" in dynamic:
         files = dynamic["file"]
         return read_text(file_within(directory, files if isinstance(files, str) else files[0])).strip()
-    hatch = tool.get("hatch", {}).get("version", {})
+    hatch = file.at("tool", "hatch", "version")
     # https://hatch.pypa.io/latest/version/: without a pattern, the variable is `__version__` or `VERSION`.
     if "path" in hatch and not set(hatch) - {"path"}:
         path = file_within(directory, str(hatch["path"]))
         return variable_in(path, "__version__") or variable_in(path, "VERSION")
-    backend = str(document.get("build-system", {}).get("build-backend", ""))
+    backend = str(file.at("build-system").get("build-backend", ""))
     if backend.startswith("flit_core"):
         return attribute_in(directory, f"{str(project.get('name', '')).replace('-', '_')}.__version__")
     return setup_identity(directory)[1]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import NormalizedName, canonicalize_name
+from packaging.requirements import InvalidRequirement
+from packaging.specifiers import InvalidSpecifier
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from advisor.index.metadata.core import CoreMetadata
@@ -24,29 +24,16 @@ class StatedMetadata:
     """What a project states about one version of a package, or about all of them.
 
     Attributes:
-        name: The package.
         version: The version; `None` for all.
-        requires: Requirements, markers not evaluated.
-        extras: Normalised names of the extras.
-        requires_python: Specifier of supported interpreters, or `None`.
+        metadata: The metadata, of any version.
     """
 
-    name: NormalizedName
     version: Version | None
-    requires: tuple[Requirement, ...]
-    extras: frozenset[NormalizedName]
-    requires_python: SpecifierSet | None
+    metadata: CoreMetadata
 
     def of(self, version: Version) -> CoreMetadata:
         """Return the metadata of a version."""
-        return CoreMetadata(
-            name=self.name,
-            version=version,
-            requires=self.requires,
-            extras=self.extras,
-            requires_python=self.requires_python,
-            dynamic=False,
-        )
+        return replace(self.metadata, version=version)
 
 
 def read_stated_metadata(entries: Iterable[Mapping[str, Any]]) -> tuple[StatedMetadata, ...]:
@@ -78,12 +65,14 @@ def _read(entry: Mapping[str, Any], where: str) -> StatedMetadata:
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise InputError(f"{where} has no valid `{key}`", hint=f'write it as `{key} = ["..."]`')
     try:
-        return StatedMetadata(
+        metadata = CoreMetadata(
             name=canonicalize_name(entry["name"]),
-            version=Version(entry["version"]) if "version" in entry else None,
+            version=Version(entry.get("version", "0")),
             requires=tuple(map(requirement_from, entry.get("requires-dist", ()))),
             extras=frozenset(map(canonicalize_name, entry.get("provides-extra", ()))),
             requires_python=specifiers_from(entry["requires-python"]) if "requires-python" in entry else None,
+            dynamic=False,
         )
     except (InvalidVersion, InvalidRequirement, InvalidSpecifier) as error:
         raise InputError(f"{where} is malformed: {str(error).splitlines()[0]}") from None
+    return StatedMetadata(version=metadata.version if "version" in entry else None, metadata=metadata)

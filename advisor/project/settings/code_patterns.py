@@ -7,13 +7,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, Final
+from functools import cache, lru_cache
+from typing import Final
 
 from advisor.project.code.files import lines_with
-from advisor.project.code.names import dotted_name
+from advisor.project.code.names import code_documents, dotted_name
 from knowledge.catalogue.settings import shipped_settings
-from knowledge.domain.frameworks import frameworks
 
 _PLACEHOLDER = "VALUE_OF_SETTING"
 _MODULE = re.compile(rb"(\w+)\s*\.\s*\Z")
@@ -21,15 +20,9 @@ _IMPORTED = re.compile(rb"\s*(?:,|\)|as\b|\r?\Z)")
 _ALIAS = re.compile(rb"\bas (\w+)|^[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?:[#;\r]|$)", re.MULTILINE)
 _MOST_NAME = 50
 """Maximum number of bytes before a name in which the name of its module is searched."""
-_PREFIXES = (("tensorflow.compat.v1.", "tensorflow."), ("tensorflow.compat.v2.", "tensorflow."))
-_KERAS = ("tensorflow.keras.", "tf_keras.")
 
 
-class _Any:
-    """The type of :data:`ANYTHING`."""
-
-
-ANYTHING: Final = _Any()
+ANYTHING: Final = object()
 """Expected value of an argument that is the value of the setting."""
 
 
@@ -62,20 +55,10 @@ class CodePattern:
     modules: tuple[str, ...]
 
 
-class CodeText:
-    """The content of a Python file.
-
-    Attributes:
-        content: The content.
-    """
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-
-    @cached_property
-    def aliases(self) -> frozenset[bytes]:
-        """Names that are given to anything with `as`, or to another name with `=`."""
-        return frozenset(name for names in _ALIAS.findall(self.content) for name in names if name)
+@lru_cache(maxsize=1)
+def _given_names(content: bytes) -> frozenset[bytes]:
+    """Return the names that a file gives to anything with `as`, or to another name with `=`."""
+    return frozenset(name for names in _ALIAS.findall(content) for name in names if name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,17 +73,12 @@ class CodeSign:
     word: bytes
     parents: frozenset[bytes]
 
-    def is_in(self, text: CodeText) -> bool:
+    def is_in(self, content: bytes) -> bool:
         """Whether a line of a Python file contains the word as the patterns do."""
-        return any(self.is_in_line(line, text) for line in lines_with(text.content, self.word))
+        return any(self.is_in_line(line, content) for line in lines_with(content, self.word))
 
-    def is_in_line(self, line: bytes, text: CodeText) -> bool:
-        """Whether a line that contains the word has it as the patterns do.
-
-        Args:
-            line: The line.
-            text: Its file.
-        """
+    def is_in_line(self, line: bytes, content: bytes) -> bool:
+        """Whether a line of a file, which contains the word, has it as the patterns do."""
         if line.lstrip().startswith((b"#", b">>>")):
             return False
         if not self.parents or b"import" in line:
@@ -108,7 +86,7 @@ class CodeSign:
         place = line.find(self.word)
         while place >= 0:
             before = _MODULE.search(line, max(0, place - _MOST_NAME), place)
-            if before is not None and (before[1] in self.parents or before[1] in text.aliases):
+            if before is not None and (before[1] in self.parents or before[1] in _given_names(content)):
                 return True
             # It may also be imported by itself, in one of several lines.
             if not line[:place].strip() and _IMPORTED.match(line, place + len(self.word)) is not None:
@@ -136,17 +114,15 @@ class CodePatterns:
 
 def normalised(name: str) -> str:
     """Return a dotted name under the usual name of its module: Keras also is `tensorflow.keras`."""
-    for prefix, replacement in _PREFIXES:
-        name = name.replace(prefix, replacement, 1) if name.startswith(prefix) else name
-    for prefix in _KERAS:
-        name = f"keras.{name.removeprefix(prefix)}" if name.startswith(prefix) else name
+    for module, usual in _spellings().items():
+        name = f"{usual}.{name.removeprefix(f'{module}.')}" if name.startswith(f"{module}.") else name
     return name
 
 
 @cache
 def code_patterns() -> CodePatterns:
     """Return the patterns of all lines that apply settings."""
-    documents = _documents().values()
+    documents = code_documents().values()
     parameters = {name: tuple(names) for d in documents for name, names in d.get("parameters", {}).items()}
     ignored = {line for d in documents for line in d.get("not_read", ())}
     calls: dict[str, list[CodePattern]] = defaultdict(list)
@@ -161,7 +137,7 @@ def code_patterns() -> CodePatterns:
         if is_bound and is_call and not arguments:
             continue  # A method without arguments, of any object, says nothing.
         root = target.partition(".")[0]
-        modules = tuple(_documents().get(backend, {}).get("modules", ())) if is_bound else (root,)
+        modules = tuple(code_documents().get(backend, {}).get("modules", ())) if is_bound else (root,)
         pattern = CodePattern(
             setting=setting, value=value, backend=backend, target=target, arguments=arguments, modules=modules
         )
@@ -188,27 +164,27 @@ def _sign(pattern: CodePattern, *, is_call: bool) -> CodeSign:
 
 
 @cache
-def _documents() -> Mapping[str, Mapping[str, Any]]:
-    """Return the names in code of each framework: the content of `code.toml` in its folder."""
-    return {framework.name: framework.document("code") for framework in frameworks().values()}
+def _aliases() -> Mapping[str, str]:
+    """Return the modules by their usual names, such as ``tf``."""
+    return {alias: module for d in code_documents().values() for alias, module in d.get("aliases", {}).items()}
 
 
 @cache
-def _aliases() -> Mapping[str, str]:
-    """Return the modules by their usual names, such as ``tf``."""
-    return {alias: module for d in _documents().values() for alias, module in d.get("aliases", {}).items()}
+def _spellings() -> Mapping[str, str]:
+    """Return the usual names of modules by their other names; one of these may result from an earlier one."""
+    return {other: usual for d in code_documents().values() for other, usual in d.get("spellings", {}).items()}
 
 
 @cache
 def _roots() -> frozenset[str]:
     """Return the modules whose functions and attributes may apply settings."""
     return frozenset(
-        name for d in _documents().values() for key in ("modules", "extensions") for name in d.get(key, ())
+        name for d in code_documents().values() for key in ("modules", "extensions") for name in d.get(key, ())
     )
 
 
 def _further_lines() -> Iterator[tuple[str, str, str, str]]:
-    for backend, document in _documents().items():
+    for backend, document in code_documents().items():
         for entry in document.get("forms", ()):
             for line, value in entry["lines"].items():
                 yield entry["setting"], value, backend, line
@@ -254,12 +230,7 @@ def _parse(line: str, parameters: Mapping[str, tuple[str, ...]]) -> tuple[bool, 
 
 
 def arguments_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
-    """Return the arguments of a call by the names of their parameters, or else by their positions.
-
-    Args:
-        call: The call.
-        parameters: Names of the first parameters.
-    """
+    """Return the arguments of a call by the names of its first parameters, or else by their positions."""
     names = (*parameters, *map(str, range(len(parameters), len(call.args))))
     positional = dict(zip(names, call.args, strict=False))
     return {**positional, **{keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}}

@@ -6,7 +6,6 @@ import ast
 import bisect
 import re
 import sys
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -15,12 +14,11 @@ from itertools import islice
 from types import MappingProxyType
 
 from advisor.project.code.files import imported_names
-from advisor.project.code.names import dotted_name, imported_objects
+from advisor.project.code.names import dotted_name, imported_objects, parse_code
 from advisor.project.code.static_values import NotStaticError, StaticModule
 from advisor.project.settings.code_patterns import (
     ANYTHING,
     CodePattern,
-    CodeText,
     Dotted,
     arguments_of,
     code_patterns,
@@ -29,6 +27,7 @@ from advisor.project.settings.code_patterns import (
 from advisor.project.settings.interface import ProjectSetting
 from advisor.project.settings.variable_settings import setting_variables, settings_of_variable
 from knowledge.catalogue.settings import ANY, setting_error
+from knowledge.domain.frameworks import frameworks
 
 _OFF = {"enabled": False, "disable": True}
 """Arguments that switch off what a call does, and their values."""
@@ -67,8 +66,8 @@ def may_set(content: bytes) -> bool:
         and any(name in content for name in _variable_names())
     ):
         return True
-    signs, text = code_patterns().signs, CodeText(content)
-    return any(sign.is_in(text) for module in imported_names(content, _module_names()) for sign in signs[module])
+    signs = code_patterns().signs
+    return any(sign.is_in(content) for module in imported_names(content, _module_names()) for sign in signs[module])
 
 
 @lru_cache(maxsize=1)
@@ -84,22 +83,17 @@ def _variable_names() -> tuple[bytes, ...]:
 def settings_in_code(text: str) -> tuple[ProjectSetting, ...]:
     """Return the settings that Python code makes, by line.
 
-    Args:
-        text: The code.
-
     Raises:
         UnreadCodeError: If it cannot be parsed.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            tree = ast.parse(text)
-        except (RecursionError, MemoryError):
-            raise UnreadCodeError("an expression is nested too deeply", line=0) from None
-        except SyntaxError as error:
-            raise UnreadCodeError(f"it is not Python {_VERSION}: {error.msg}", line=error.lineno or 0) from None
-        except ValueError as error:
-            raise UnreadCodeError(f"it is not Python {_VERSION}: {error}", line=0) from None
+    try:
+        tree = parse_code(text)
+    except (RecursionError, MemoryError):
+        raise UnreadCodeError("an expression is nested too deeply", line=0) from None
+    except SyntaxError as error:
+        raise UnreadCodeError(f"it is not Python {_VERSION}: {error.msg}", line=error.lineno or 0) from None
+    except ValueError as error:
+        raise UnreadCodeError(f"it is not Python {_VERSION}: {error}", line=0) from None
     return tuple(sorted(set(_Reader(tree, text).settings()), key=lambda s: (s.line, s.name, s.value)))
 
 
@@ -140,10 +134,10 @@ class _Reader:
         names = {name for name, full in self._imported.items() if "." in full and full.rpartition(".")[2] in words}
         names |= {"environ", "putenv"} if self._sets_environment else set()
         certain = re.compile(b"|".join(name.encode() for name in sorted(names | setting_variables())))
-        content = CodeText(text.encode("utf-8", "replace"))
+        content = text.encode("utf-8", "replace")
         return [
             number
-            for number, line in enumerate(re.split(b"\r\n|\r|\n", content.content), 1)
+            for number, line in enumerate(re.split(b"\r\n|\r|\n", content), 1)
             if certain.search(line) or any(sign.word in line and sign.is_in_line(line, content) for sign in signs)
         ]
 
@@ -232,13 +226,7 @@ class _Reader:
         return "putenv" if name == "os.putenv" else method if name != method in _ENVIRONMENT_METHODS else ""
 
     def _of_table(self, table: ast.expr, line: int, local: _Local) -> Iterator[ProjectSetting]:
-        """Yield the settings of a table of environment variables.
-
-        Args:
-            table: An expression of a dictionary, or of something that `dict` accepts.
-            line: Line of what adds it to the environment.
-            local: Values of names that are bound there.
-        """
+        """Yield the settings in a table of environment variables: a dictionary, or something that `dict` accepts."""
         pending = [table]
         visited: set[str] = set()
         while pending:
@@ -283,10 +271,12 @@ class _Reader:
 
     def _device(self, function: str, arguments: Mapping[str, ast.expr]) -> str:
         """Return the device that a call is for; empty if it names none, or if only the program knows it."""
-        module = function.removeprefix("torch.").partition(".")[0]
+        # Such as `torch.cuda.amp.autocast`.
+        module = ".".join(function.split(".")[1:2])
         values = (self._value(arguments[name]) for name in _DEVICE_ARGUMENTS if name in arguments)
         devices = (text.partition(":")[0] for text in (module, *values) if isinstance(text, str))
-        return next((device for device in devices if device in ("cpu", "cuda")), "")
+        supported = {device for framework in frameworks().values() for device in framework.devices}
+        return next((device for device in devices if device in supported), "")
 
     def _of_arguments(
         self, patterns: Mapping[str, tuple[CodePattern, ...]], target: ast.expr, arguments: Mapping[str, ast.expr]

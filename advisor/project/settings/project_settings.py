@@ -18,13 +18,12 @@ from advisor.project.code.files import (
     code_of,
     project_files,
 )
-from advisor.project.interface import line_of
 from advisor.project.settings.code_settings import UnreadCodeError, may_import, may_set, settings_in_code
 from advisor.project.settings.interface import ProjectSetting, Variable
 from advisor.project.settings.shell_variables import variables_of_dockerfile, variables_of_dotenv, variables_of_shell
 from advisor.project.settings.variable_settings import setting_variables, settings_of_variable
 from advisor.project.settings.yaml_variables import variables_of_yaml
-from advisor.project.text_file import decode, read_text
+from advisor.project.text_file import decode, line_of, read_text
 from knowledge.catalogue.settings import setting_error, shipped_settings
 from knowledge.domain.errors import InputError, suggest
 
@@ -82,11 +81,7 @@ class ProjectSettings:
 
 
 def read_project_settings(directory: Path, settings: Mapping[str, Any]) -> ProjectSettings:
-    """Return the run-time settings of a project; none of its code is executed.
-
-    Args:
-        directory: The directory of the project.
-        settings: The table ``[tool.advisor.settings]``.
+    """Return the run-time settings of a project and its table; none of its code is executed.
 
     Raises:
         InputError: If the table has a setting that does not exist, or an invalid value.
@@ -117,8 +112,7 @@ def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[ProjectSett
             hint = "" if name in shipped_settings() else suggest(name, shipped_settings())
             raise InputError(f"`{path}`: `tool.advisor.settings.{name}`: {problem}", hint=hint)
         text = read_text(path) if path.is_file() else ""
-        place = line_of(path, text, f"{name} =") or line_of(path, text, name)
-        line = int(place.rpartition(":")[2]) if place else 0
+        line = line_of(text, f"{name} =") or line_of(text, name)
         yield ProjectSetting(
             name=name, value=str(value), backends=(), file=path.name, path=path, line=line, origin="table"
         )

@@ -35,14 +35,10 @@ _MOST_LINE = 20_000
 
 
 def variables_of_shell(text: str, names: Collection[str]) -> Iterator[Variable]:
-    """Yield the environment variables that a shell script sets for the programs that it starts.
+    """Yield the variables with some names that a shell script sets for the programs that it starts.
 
     These are `export NAME=value`, `NAME=value program`, `env NAME=value program`, `docker run -e NAME=value`, and
     `--export=NAME=value` of Slurm, also in the comments that Slurm reads.
-
-    Args:
-        text: The script.
-        names: Variables of interest.
     """
     lines = _without_heredocs(text.split("\n"))
     exported = {word for line in _EXPORTED.findall("\n".join(lines)) for word in line.split()}
@@ -56,13 +52,9 @@ def variables_of_shell(text: str, names: Collection[str]) -> Iterator[Variable]:
 
 
 def variables_of_dockerfile(text: str, names: Collection[str]) -> Iterator[Variable]:
-    """Yield the environment variables that the containers of a Dockerfile have.
+    """Yield the variables with some names that the containers of a Dockerfile have.
 
     These are set by `ENV` and by the commands of `CMD` and `ENTRYPOINT`; `RUN` sets them for itself only.
-
-    Args:
-        text: The Dockerfile.
-        names: Variables of interest.
     """
     escape = re.match(r"#\s*escape\s*=\s*`", text, re.IGNORECASE)
     lines = _without_heredocs(text.split("\n"))
@@ -87,12 +79,7 @@ def variables_of_dockerfile(text: str, names: Collection[str]) -> Iterator[Varia
 
 
 def variables_of_dotenv(text: str, names: Collection[str]) -> Iterator[Variable]:
-    """Yield the environment variables of an `.env` file.
-
-    Args:
-        text: The file.
-        names: Variables of interest.
-    """
+    """Yield the variables with some names that an `.env` file sets."""
     for number, line in enumerate(text.split("\n"), 1):
         name, equals, value = line.strip().removeprefix("export ").partition("=")
         if equals and name.strip() in names:
@@ -100,12 +87,7 @@ def variables_of_dotenv(text: str, names: Collection[str]) -> Iterator[Variable]
 
 
 def variable_of(name: str, text: str) -> Variable:
-    """Return the variable that an assignment sets; its line is not known here.
-
-    Args:
-        name: Its name.
-        text: What is assigned, which may refer to other variables.
-    """
+    """Return the variable that an assigned text sets; the text may refer to others. Its line is not known here."""
     default = _DEFAULT.fullmatch(text)
     if default is not None and default[1] == name:
         return Variable(name=name, text=default[2], is_default=True)

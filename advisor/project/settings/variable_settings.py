@@ -23,12 +23,17 @@ class _Form:
     ``is_number`` says that the text is the value itself, an integer.
     """
 
+    variable: str
     name: str
     value: str
     backend: str
     text: re.Pattern[str]
     variables: int
     is_number: bool
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.variable, self.backend, self.text.pattern
 
 
 def setting_variables() -> frozenset[str]:
@@ -66,41 +71,36 @@ def settings_of_variable(variable: str, text: str | None) -> tuple[ProjectSettin
 
 
 @lru_cache(maxsize=1)
-def _forms() -> Mapping[str, tuple[_Form, ...]]:
+def _forms() -> Mapping[str, list[_Form]]:
     """Return the texts that apply settings, by environment variable."""
-    forms: dict[str, list[_Form]] = defaultdict(list)
-    for setting in shipped_settings().values():
-        for framework in setting.frameworks:
-            for choice in framework.choices:
-                for variable, template in choice.environment.items():
-                    pattern = _pattern(template, choice, JOINED_VARIABLES.get(variable, ""))
-                    form = _Form(
-                        name=setting.name,
-                        value=choice.value,
-                        backend=framework.backend,
-                        text=pattern,
-                        variables=len(choice.environment),
-                        is_number=template == "{value}",
-                    )
-                    forms[variable].append(form)
+    forms = [
+        _Form(
+            variable=variable,
+            name=setting.name,
+            value=choice.value,
+            backend=framework.backend,
+            text=_pattern(template, choice, JOINED_VARIABLES.get(variable, "")),
+            variables=len(choice.environment),
+            is_number=template == "{value}",
+        )
+        for setting in shipped_settings().values()
+        for framework in setting.frameworks
+        for choice in framework.choices
+        for variable, template in choice.environment.items()
+    ]
     # What several values of a setting have in common, such as `OMP_PLACES`, does not say which of them is set.
-    values: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
-    for variable, form in ((variable, form) for variable, listed in forms.items() for form in listed):
-        values[variable, form.name, form.backend, form.text.pattern].add(form.value)
-    decisive = {
-        variable: tuple(f for f in listed if len(values[variable, f.name, f.backend, f.text.pattern]) == 1)
-        for variable, listed in forms.items()
-    }
+    values: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for form in forms:
+        values[form.name, *form.key].add(form.value)
+    decisive = [form for form in forms if len(values[form.name, *form.key]) == 1]
     # A variable that is one setting, and a part of another, is the first one.
-    fewest: dict[tuple[str, str, str], int] = {}
-    for variable, form in ((variable, form) for variable, listed in decisive.items() for form in listed):
-        key = variable, form.backend, form.text.pattern
-        fewest[key] = min(form.variables, fewest.get(key, form.variables))
-    return {
-        variable: tuple(f for f in listed if f.variables == fewest[variable, f.backend, f.text.pattern])
-        for variable, listed in decisive.items()
-        if listed
-    }
+    fewest: dict[tuple[str, ...], int] = {}
+    for form in decisive:
+        fewest[form.key] = min(form.variables, fewest.get(form.key, form.variables))
+    by_variable: dict[str, list[_Form]] = defaultdict(list)
+    for form in (form for form in decisive if form.variables == fewest[form.key]):
+        by_variable[form.variable].append(form)
+    return by_variable
 
 
 def _pattern(template: str, choice: SettingChoice, separator: str) -> re.Pattern[str]:

@@ -21,11 +21,7 @@ _MOST_NODES = 200_000
 
 
 def variables_of_yaml(text: str, names: Collection[str]) -> Iterator[Variable]:
-    """Yield the environment variables of a YAML file with any number of documents.
-
-    Args:
-        text: The file.
-        names: Variables of interest.
+    """Yield the variables with some names that a YAML file with any number of documents sets.
 
     Raises:
         ValueError: If it is not YAML.

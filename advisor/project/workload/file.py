@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from knowledge.domain.documents import parse_toml
+import tomli_w
+
+from advisor.project.text_file import read_written_toml
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.shared_files import locked_directory, write_atomically
-from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload, WorkloadPart
+from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload
 
 WORKLOAD_FILE = "advisor-workload.toml"
 SCHEMA_VERSION = 1
-_MAX_BYTES = 16_000_000
+_FIELDS = (
+    *("name", "framework", "framework_version", "device", "hardware", "command", "source", "steps"),
+    *("seconds_per_step", "unattributed", "versions", "layers"),
+)
+_PART_FIELDS = ("indicator", "share", "calls", "dtype", "direction", "parameters")
 _HEADER = "# Profiled workloads of this project, written by `advisor workload`.\n"
 
 
 def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
     """Return the profiled workloads of a project, in the order of its file; nothing if the file does not exist.
 
-    Args:
-        project: Directory of the project.
-
     Raises:
         InputError: If the file is not valid, or if the shares of a workload do not add up.
     """
     path = project / WORKLOAD_FILE
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise InputError(f"`{path}` is larger than {_MAX_BYTES // 1_000_000} MB: it is not a file of workloads")
-        document = parse_toml(path.read_text(encoding="utf-8"))
+        document = read_written_toml(path)
     except FileNotFoundError:
         return ()
-    except OSError as error:
-        raise InputError(f"`{path}` could not be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        # Errors of the encoding and of TOML, and an integer with too many digits.
-        raise InputError(f"`{path}` is not valid TOML: {error}") from None
     # Imported here, because most projects have no such file, and pydantic is slow to import.
     from advisor.project.workload.schema import workloads_from
 
@@ -50,11 +47,7 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
 
 
 def select_workload(project: Path, name: str | None) -> ProfiledWorkload:
-    """Return one profiled workload of a project.
-
-    Args:
-        project: Directory of the project.
-        name: Its name; `None` for the only one.
+    """Return the profiled workload with a name; without a name, the only one of the project.
 
     Raises:
         InputError: If the file is not valid, or has no workload with this name, or several and no name is given.
@@ -77,10 +70,6 @@ def select_workload(project: Path, name: str | None) -> ProfiledWorkload:
 def write_workload(project: Path, workload: ProfiledWorkload) -> bool:
     """Add a workload to the file of a project; one with the same name is replaced.
 
-    Args:
-        project: Directory of the project.
-        workload: The workload.
-
     Returns:
         Whether a workload was replaced.
 
@@ -99,8 +88,6 @@ def write_workload(project: Path, workload: ProfiledWorkload) -> bool:
 
 def workloads_toml(workloads: Iterable[ProfiledWorkload]) -> str:
     """Return the content of a file with workloads, sorted by name; the same workloads give the same bytes."""
-    import tomli_w
-
     ordered = sorted(workloads, key=lambda w: w.name)
     document = {"schema_version": SCHEMA_VERSION, "workload": [workload_record(w) for w in ordered]}
     return _HEADER + tomli_w.dumps(document)
@@ -108,39 +95,23 @@ def workloads_toml(workloads: Iterable[ProfiledWorkload]) -> str:
 
 def workload_record(workload: ProfiledWorkload) -> dict[str, Any]:
     """Return a workload as values for TOML and JSON; values that are unknown are left out."""
-    fields: dict[str, Any] = {
-        "name": workload.name,
-        "framework": workload.framework,
-        "framework_version": workload.framework_version,
-        "device": workload.device,
-        "hardware": workload.hardware,
-        "command": list(workload.command),
-        "source": workload.source,
-        "steps": workload.steps,
-        "seconds_per_step": _rounded(workload.seconds_per_step),
-        "unattributed": _rounded(workload.unattributed),
-        "versions": dict(sorted(workload.versions.items())),
-        "layers": {layer: _rounded(share) for layer, share in workload.layers.items()},
-        "kernel": [{"name": k.name, "share": _rounded(k.share)} for k in workload.kernels],
-        "part": [_part_record(part) for part in workload.parts],
-    }
-    return {key: value for key, value in fields.items() if value not in ("", [], {})}
+    record = _record(replace(workload, versions=dict(sorted(workload.versions.items()))), _FIELDS)
+    kernels = [{"name": kernel.name, "share": _plain(kernel.share)} for kernel in workload.kernels]
+    parts = [_record(part, _PART_FIELDS) for part in workload.parts]
+    return record | ({"kernel": kernels} if kernels else {}) | ({"part": parts} if parts else {})
 
 
-def _part_record(part: WorkloadPart) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "indicator": part.indicator,
-        "share": _rounded(part.share),
-        "calls": _rounded(part.calls),
-        "dtype": part.dtype,
-        "direction": part.direction,
-        "parameters": dict(part.parameters),
-    }
-    return {key: value for key, value in fields.items() if value not in ("", {})}
+def _record(value: object, names: Iterable[str]) -> dict[str, Any]:
+    record = {name: _plain(getattr(value, name)) for name in names}
+    return {name: plain for name, plain in record.items() if plain not in ("", [], {})}
 
 
-def _rounded(number: float) -> float:
-    return float(f"{number:.6g}")
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    return list(value) if isinstance(value, tuple) else value
 
 
 def check_name(name: str) -> str:

@@ -10,6 +10,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from advisor.project.code.names import NAMED
+from knowledge.estimate.workloads import timm_workload_name
+from knowledge.evidence.timm import architecture_of, family_of, timm_tables
 
 _MODEL = re.compile(
     rf'(?:{"|".join(map(re.escape, NAMED))})\("(?P<named>[^"]+)"\)'
@@ -18,13 +20,6 @@ _MODEL = re.compile(
     r'|transformers\.\w+\.from_pretrained\("(?P<checkpoint>[^"]+)"\)'
 )
 """Calls that may name a model that timm has."""
-_KERAS_NAMES = (
-    (r"(ResNet|DenseNet|Xception)(\d*)", r"\1\2"),
-    (r"ConvNeXt([A-Z]\w+)", r"convnext_\1"),
-    (r"EfficientNetB(\d)", r"efficientnet_b\1"),
-    (r"EfficientNetV2(B\d|S|M|L)", r"tf_efficientnetv2_\1"),
-)
-"""Forms of names of Keras, each with timm's, in small letters."""
 _SIZE_OF_CHECKPOINT = re.compile(r"_(?:224|384)(?=_|$)(?:_(?:in)?(?:21k|22k|1k))*$|_in21k$")
 
 
@@ -44,22 +39,6 @@ class NamedModel(NamedTuple):
     def workload(self, *, trains: bool) -> str:
         """Return the workload that trains it, or the one that uses it."""
         return self.training if trains else self.inference
-
-
-_LANGUAGE_MODELS = r"AutoModelForCausalLM|GPT|Llama|Mistral|Mixtral|Qwen|Gemma|Phi|Olmo|Falcon"
-_CLASSES = (
-    (r"keras\.applications\.(?:\w+\.)?ResNet50", NamedModel("cnn", "resnet50-training", "resnet50-inference")),
-    (
-        r'transformers\.(?:(?:Bert|Roberta)\w*|\w+\.from_pretrained\("(?:\w+/)?(?:bert|roberta)-(?:base|large)[^"]*"\))',
-        NamedModel("transformer", "bert-training", "bert-inference"),
-    ),
-    (
-        rf'transformers\.(?:(?:{_LANGUAGE_MODELS})\w*|\w+\.from_pretrained\("(?:[\w-]+/)?gpt2[^"]*"\))',
-        NamedModel("transformer", "language-model-training", "text-generation"),
-    ),
-)
-"""Functions, classes and checkpoints, with workloads that this program measures. RoBERTa has the architecture of BERT
-(Liu et al. 2019, arXiv 1907.11692, section 2.2); the others are decoders that predict the next word."""
 
 
 _NO_MODEL = re.compile(r"transformers\.\w*(?:Tokenizer|Processor|FeatureExtractor|Config)")
@@ -88,15 +67,12 @@ def named_model(call: str) -> NamedModel | None:
     """
     if _NO_MODEL.match(call):
         return None
-    for pattern, known in _CLASSES:
-        if re.fullmatch(rf"(?:{pattern})(?:\.\w+.*)?", call):
-            return known
-    if model := _timm_model_of(call):
-        from knowledge.estimate.workloads import timm_workload_name
-        from knowledge.evidence.timm import architecture_of, family_of
-
-        kind = "transformer" if architecture_of(family_of(model)) == "transformer" else "cnn"
-        return NamedModel(kind, *(timm_workload_name(model, trains=trains) for trains in (True, False)))
+    for model in sign_tables()["models"]:
+        if re.fullmatch(rf"(?:{model['pattern']})(?:\.\w+.*)?", call):
+            return NamedModel(model["kind"], model["training"], model["inference"])
+    if name := _timm_model_of(call):
+        kind = "transformer" if architecture_of(family_of(name)) == "transformer" else "cnn"
+        return NamedModel(kind, *(timm_workload_name(name, trains=trains) for trains in (True, False)))
     return None
 
 
@@ -105,18 +81,15 @@ def _timm_model_of(call: str) -> str:
     match = _MODEL.fullmatch(call)
     if match is None:
         return ""
-    # Few projects need it, and importing it takes as long as searching the sources of most.
-    from knowledge.evidence.timm import timm_tables
-
-    models = timm_tables().models
-    return next((name for name in _timm_names(match) if name in models), "")
+    return next((name for name in _timm_names(match) if name in timm_tables().models), "")
 
 
 def _timm_names(match: re.Match[str]) -> tuple[str, ...]:
     """Return what timm may call a model."""
     if name := match["keras"]:
-        forms = (re.sub(pattern, form, name).lower() for pattern, form in _KERAS_NAMES if re.fullmatch(pattern, name))
-        return sign_tables()["timm_names"].get(name, ""), *forms
+        forms = sign_tables()["keras_names"].items()
+        spellings = (re.sub(pattern, form, name).lower() for pattern, form in forms if re.fullmatch(pattern, name))
+        return sign_tables()["timm_names"].get(name, ""), *spellings
     # Weights of a hub have names such as `hf-hub:timm/resnet50.a1_in1k`.
     name = match["built"] or (match["named"] or match["checkpoint"]).rpartition("/")[2].partition(".")[0]
     name = name.replace("-", "_") if match["checkpoint"] else name

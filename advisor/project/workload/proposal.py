@@ -17,9 +17,8 @@ from typing import Any
 from advisor.index.cache import DiskCache
 from advisor.index.memo import Memo
 from advisor.project.code.files import SourceFile, code_of, imported_names, source_files
-from advisor.project.code.names import names_of
+from advisor.project.code.names import code_documents, names_of
 from advisor.project.workload.named_models import NamedModel, named_kind, named_model, sign_tables
-from knowledge.domain.frameworks import frameworks
 
 MOST_PARSED = 500
 """Maximum number of files that are parsed; of more, as many are selected evenly."""
@@ -43,7 +42,7 @@ class _Names:
     """
 
     def __init__(self) -> None:
-        documents = [framework.document("code") for framework in frameworks().values()]
+        documents = code_documents().values()
         tables = [document.get("signs", {}) for document in documents]
         signs = [(kind, prefix) for table in tables for kind, prefixes in table.items() for prefix in prefixes]
         self.kinds = {prefix: kind for kind, prefix in signs if kind != "training"}
@@ -98,12 +97,7 @@ class _Content:
 
 
 def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposal | None:
-    """Return the workload that the imports and calls of a project indicate; `None` if they indicate none.
-
-    Args:
-        directory: The project.
-        cache: Remembers what files contain; by default nothing is remembered.
-    """
+    """Return the workload that imports and calls indicate; `None` without one. The cache remembers files."""
     contents = _read(list(source_files(directory)), _Memory(cache, directory))
     signs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, content in contents.items():

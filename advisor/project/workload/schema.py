@@ -58,10 +58,6 @@ class _File(_Model):
 def workloads_from(document: dict[str, Any], path: Path) -> tuple[ProfiledWorkload, ...]:
     """Return the workloads of a file.
 
-    Args:
-        document: Its values.
-        path: The file, for messages.
-
     Raises:
         InputError: If they do not match the schema, or the shares of a workload do not add up.
     """

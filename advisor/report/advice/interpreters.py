@@ -28,14 +28,7 @@ def interpreters_text(comparison: VariantComparison) -> Iterator[str]:
 def interpreter_rows(comparison: VariantComparison) -> list[tuple[str, str, str]]:
     """Return the rows of a table: each interpreter, the packages of its stack, and what decides against it."""
     best = comparison.solved[0]
-    rows = [
-        (
-            solved.variant.label,
-            str(len(solved.optimum.stack)),
-            "best score" if solved is best else _difference(best, solved),
-        )
-        for solved in comparison.solved
-    ]
+    rows = [(s.variant.label, str(len(s.optimum.stack)), _difference(best, s)) for s in comparison.solved]
     return rows + [(label, "-", obstacle) for label, obstacle in comparison.obstacles.items()]
 
 
@@ -73,18 +66,16 @@ def _version(label: str) -> str:
 
 def _difference(best: SolvedVariant, other: SolvedVariant) -> str:
     """Return the first criterion by which a variant is worse than the best one."""
+    if other is best:
+        return "best score"
+    names = {c.name for c in best.untried_sdists}
+    sdists = [f"{c.name} {c.version}" for c in other.untried_sdists if c.name not in names]
     for criterion, value in other.score.items():
         if value > best.score[criterion]:
-            if criterion == "rules" and (sdists := _untried_beyond(best, other)):
+            if criterion == "rules" and sdists:
                 return f"no wheel of {quoted(sdists)}, and the build was not tried"
             return criterion_text(criterion, value - best.score[criterion])
     return "equal by every criterion"
-
-
-def _untried_beyond(best: SolvedVariant, other: SolvedVariant) -> list[str]:
-    """Return the sdists whose build was not tried, of packages for which the best variant needs no such build."""
-    names = {c.name for c in best.untried_sdists}
-    return [f"{c.name} {c.version}" for c in other.untried_sdists if c.name not in names]
 
 
 def criterion_text(criterion: str, worse: int) -> str:

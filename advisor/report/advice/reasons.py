@@ -23,9 +23,9 @@ def prices_text(prices: Sequence[Price], layout: Layout | None = None) -> str:
     """Return prices as plain text."""
     if not prices:
         return "the project has no constraints: every requirement admits every version"
-    own = [price for price in prices if not _is_interpreter(price)]
-    interpreters = [price for price in prices if _is_interpreter(price)]
-    return rendered([_price_block("cost", own), _price_block("gain", interpreters)], layout or Layout())
+    costs = labelled("cost", [_price_row(price) for price in prices if not _is_interpreter(price)])
+    gains = labelled("gain", [_price_row(price) for price in prices if _is_interpreter(price)])
+    return rendered([costs, gains], layout or Layout())
 
 
 def prices_json(prices: Sequence[Price]) -> str:
@@ -34,12 +34,11 @@ def prices_json(prices: Sequence[Price]) -> str:
     return json.dumps({"schema_version": 2, "prices": documents}, indent=2)
 
 
-def _price_block(label: str, prices: Sequence[Price]) -> Iterator[TextRow]:
-    """Yield what constraints cost, or what other interpreters gain: age, speed, and what would change."""
-    for number, price in enumerate(prices):
-        with_it = "with it" if _is_interpreter(price) else "without it"
-        notes = [f"{price.origin}; {with_it}: {_changes(price.changes)}" if price.changes else price.origin]
-        yield TextRow(label="" if number else label, cells=(price.constraint, price_text(price)), notes=notes)
+def _price_row(price: Price) -> TextRow:
+    """Return what a constraint costs, or what another interpreter gains: age, speed, and what would change."""
+    with_it = "with it" if _is_interpreter(price) else "without it"
+    note = f"{price.origin}; {with_it}: {_changes(price.changes)}" if price.changes else price.origin
+    return TextRow(cells=(price.constraint, price_text(price)), notes=(note,))
 
 
 def price_text(price: Price) -> str:
@@ -59,12 +58,8 @@ def price_difference(price: Price) -> str:
     """Return the age and the speed that a constraint costs, or that another interpreter gains."""
     # Another interpreter makes the stack newer; a constraint makes it older.
     newer = price.libyears if _is_interpreter(price) else -price.libyears
-    return f"{_age(newer)}; {_speed(price.prediction)}"
-
-
-def _age(newer: float) -> str:
-    """Return how much newer or older a stack is."""
-    return f"{abs(newer):.1f} libyears {'older' if newer < 0 else 'newer'}" if round(newer, 1) else "same age"
+    age = f"{abs(newer):.1f} libyears {'older' if newer < 0 else 'newer'}" if round(newer, 1) else "same age"
+    return f"{age}; {_speed(price.prediction)}"
 
 
 def _speed(prediction: Prediction | None) -> str:
@@ -101,10 +96,7 @@ def _explanation_blocks(e: Explanation) -> Iterator[Block]:
         *labelled("replaces", [f"{replaced.name} ({replaced.source})" for replaced in e.replaces]),
         *labelled("why", [e.why, *([] if e.against_newest else ["the newest version that the target can install"])]),
     ]
-    yield [
-        TextRow(label="" if number else "required", cells=(f"by {parent}", requirement))
-        for number, (parent, requirement) in enumerate(e.required_by)
-    ]
+    yield labelled("required", [(f"by {parent}", requirement) for parent, requirement in e.required_by])
     more = ["and longer ones"] if e.more_paths else []
     yield labelled("paths", [*(f"the project > {' > '.join(path)}" for path in e.paths), *more])
     change = next((c for c in e.prediction.changes if c.package == e.name), None)

@@ -12,9 +12,9 @@ from advisor.report.environment import NUMERICS
 from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting, Status
 from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.catalogue.settings import shipped_settings
-from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.frameworks import FRAMEWORKS, frameworks
 from knowledge.estimate.numerical_effect import NumericalEffect
-from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.estimate.setting_effect import MeasurementSource, SettingEffect
 
 _MOST_KINDS = 3
 _MOST_WARNINGS = 2
@@ -133,12 +133,7 @@ def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
 
 
 def _precision(key: tuple[str, str], settings: TargetSettings | None) -> Iterator[str]:
-    """Yield that a setting which is not a part of the advice reduces precision, and whether that is allowed.
-
-    Args:
-        key: The framework, and the setting as ``name=value``.
-        settings: The settings that may be chosen; `None` if none may.
-    """
+    """Yield that a setting which is not a part of the advice reduces precision, and whether that is allowed."""
     if _reduces_precision(*key):
         allows = settings is not None and settings.allows_reduced
         yield f"{NUMERICS['reduced']}: {'allowed by' if allows else 'only with'} `--allow reduced-precision`"
@@ -201,12 +196,9 @@ def setting_lines(
         yield together
     if unclear:
         yield f"no clear effect: {', '.join(unclear)}"
-    if any(e.package == "torch" and e.over == "precision=tf32" for e in effects):
-        yield (
-            "PyTorch computes float32 matrix products without TF32 unless it is allowed "
-            "(`torch.set_float32_matmul_precision('high')`): what is over `tf32` above is over that, and what TF32 "
-            "itself gains was not published"
-        )
+    for package, over in dict.fromkeys((e.package, e.over) for e in effects):
+        if package in FRAMEWORKS and (note := frameworks()[FRAMEWORKS[package]].references.get(over)):
+            yield note
 
 
 def _groups(effects: Sequence[SettingEffect]) -> dict[tuple[str, str], list[SettingEffect]]:
@@ -248,17 +240,12 @@ def _pairs(effect: SettingEffect) -> int:
     return sum(source.pairs for source in effect.sources)
 
 
-def _source(source: SettingSource) -> str:
+def _source(source: MeasurementSource) -> str:
     return f"{source.name} (published until {source.last_year})" if source.last_year else source.name
 
 
 def _notes(setting: RecommendedSetting | None, key: tuple[str, str]) -> str:
-    """Return what a setting does to results, and how it is applied.
-
-    Args:
-        setting: What the advice says about it, if anything.
-        key: The framework, and the setting as ``name=value``.
-    """
+    """Return what a setting does to results, and how it is applied; it is `None` if the advice does not have it."""
     if setting is None:
         return f"; {NUMERICS['reduced']}" if _reduces_precision(*key) else ""
     notes = [NUMERICS[setting.numerics]]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from advisor.domain.words import count, size_text
-from advisor.resolve.explanation.sizes import AdviceSizes, Measure, PackageSize, StackSizes
+from advisor.resolve.explanation.sizes import AdviceSizes, Measure, StackSizes
 from knowledge.estimate.interface import StartupTime
 
 _LARGEST = 3
@@ -41,13 +42,15 @@ def size_lines(sizes: AdviceSizes) -> Iterator[str]:
     """Yield the sizes of the stack compared with the baseline and the current lock, then its largest packages."""
     others = [("baseline", sizes.baseline), ("current", sizes.current)]
     compared = "; ".join(f"{name}: {_short(stack)}" for name, stack in others if stack is not None)
-    yield f"{_long(sizes.stack)}{f' ({compared})' if compared else ''}"
+    own, stack = f" ({compared})" if compared else "", sizes.stack
+    number, download = count(len(stack.packages), "package"), _amount(stack, "download")
+    yield f"{number}, {download} to download, {_amount(stack, 'installed')} installed{own}"
     largest = sizes.stack.largest_first[:_LARGEST]
     measure, total = sizes.stack.best_known, sizes.stack.total(sizes.stack.best_known)
     part = sum(package.size(measure) or 0 for package in largest)
     if len(sizes.stack.packages) > _LARGEST and 2 * part > total:
         listed = ", ".join(f"`{package.name}` {size_text(package.size(measure) or 0)}" for package in largest)
-        yield f"{part / total:.0%} of {_noun(measure)} is {listed}"
+        yield f"{part / total:.0%} of {'the installed size' if measure == 'installed' else 'the download'} is {listed}"
 
 
 def startup_lines(times: Sequence[StartupTime]) -> Iterator[str]:
@@ -79,9 +82,7 @@ def _document(stack: StackSizes) -> dict[str, Any]:
 def tiles(stack: StackSizes, *, is_narrow: bool = False) -> tuple[Tile, ...]:
     """Return the treemap of a stack, the largest package first; packages without a known size are left out.
 
-    Args:
-        stack: The sizes.
-        is_narrow: Whether it is for a narrow window, where labels have several lines.
+    In a narrow window, labels have several lines.
     """
     width, height = _NARROW_MAP if is_narrow else _WIDE_MAP
     measure = stack.best_known
@@ -97,7 +98,12 @@ def tiles(stack: StackSizes, *, is_narrow: bool = False) -> tuple[Tile, ...]:
         Tile(
             label=label,
             size=size_text(size),
-            place=_percent(place, width, height),
+            place=Rectangle(
+                x=round(100 * place.x / width, 3),
+                y=round(100 * place.y / height, 3),
+                width=round(100 * place.width / width, 3),
+                height=round(100 * place.height / height, 3),
+            ),
             labelled=place.height >= _LINE_HEIGHT * (2 + (label.count("-") if is_narrow else 0)) + _LABEL_MARGIN,
         )
         for (label, size), place in zip(drawn, places, strict=True)
@@ -114,34 +120,11 @@ def size_rows(sizes: AdviceSizes) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def package_sizes(stack: StackSizes) -> dict[str, tuple[str, str]]:
+def package_sizes(stack: StackSizes) -> dict[str, tuple[str, ...]]:
     """Return the download and the installed size of each package, as text."""
-
-    def text(package: PackageSize, measure: Measure) -> str:
-        size = package.size(measure)
-        return "unknown" if size is None else size_text(size)
-
-    return {p.name: (text(p, "download"), text(p, "installed")) for p in stack.packages}
-
-
-def _percent(place: Rectangle, width: float, height: float) -> Rectangle:
-    return Rectangle(
-        x=round(100 * place.x / width, 3),
-        y=round(100 * place.y / height, 3),
-        width=round(100 * place.width / width, 3),
-        height=round(100 * place.height / height, 3),
-    )
-
-
-def _noun(measure: Measure) -> str:
-    return "the installed size" if measure == "installed" else "the download"
-
-
-def _long(stack: StackSizes) -> str:
-    return (
-        f"{count(len(stack.packages), 'package')}, {_amount(stack, 'download')} to download, "
-        f"{_amount(stack, 'installed')} installed"
-    )
+    measures: tuple[Measure, ...] = ("download", "installed")
+    sizes = {p.name: [p.size(measure) for measure in measures] for p in stack.packages}
+    return {n: tuple("unknown" if size is None else size_text(size) for size in own) for n, own in sizes.items()}
 
 
 def _short(stack: StackSizes) -> str:
@@ -167,14 +150,9 @@ class Rectangle:
 
 
 def squarify(values: Sequence[float], *, width: float, height: float) -> tuple[Rectangle, ...]:
-    """Return a rectangle for each value; together they fill the whole area.
+    """Return a rectangle for each value; together they fill the whole area. Values are positive, the largest first.
 
     Source: Bruls, Huizing and van Wijk, "Squarified Treemaps", Data Visualization 2000, pages 33 to 42.
-
-    Args:
-        values: Positive values, the largest first.
-        width: Width of the area.
-        height: Height of the area.
     """
     total = sum(values)
     areas = [value * (width * height / total) for value in values]
@@ -192,30 +170,26 @@ def squarify(values: Sequence[float], *, width: float, height: float) -> tuple[R
 
 
 def _worst(areas: Sequence[float], side: float) -> float:
-    """Return the largest ratio of the sides of the rectangles of a row.
-
-    Args:
-        areas: Their areas.
-        side: Length of the row.
-    """
+    """Return the largest ratio of the sides of rectangles with some areas in a row of some length."""
     thickness = sum(areas) / side
     return max(max(thickness**2 / area, area / thickness**2) for area in areas)
 
 
 def _place(areas: Sequence[float], free: Rectangle) -> tuple[list[Rectangle], Rectangle]:
     """Place a row along the shorter side of the free area, and return its rectangles and the rest of the area."""
-    row: list[Rectangle] = []
-    total, position = sum(areas), 0.0
-    if free.width >= free.height:
-        thickness = min(total / free.height, free.width)
-        for area in areas:
-            length = free.height * area / total
-            row.append(Rectangle(x=free.x, y=free.y + position, width=thickness, height=length))
-            position += length
-        return row, Rectangle(x=free.x + thickness, y=free.y, width=free.width - thickness, height=free.height)
-    thickness = min(total / free.width, free.height)
-    for area in areas:
-        length = free.width * area / total
-        row.append(Rectangle(x=free.x + position, y=free.y, width=length, height=thickness))
-        position += length
-    return row, Rectangle(x=free.x, y=free.y + thickness, width=free.width, height=free.height - thickness)
+    total, is_wide = sum(areas), free.width >= free.height
+    side, depth = (free.height, free.width) if is_wide else (free.width, free.height)
+    thickness = min(total / side, depth)
+    lengths = [side * area / total for area in areas]
+    positions = itertools.accumulate(lengths, initial=0.0)
+    if is_wide:
+        row = [
+            Rectangle(x=free.x, y=free.y + position, width=thickness, height=length)
+            for position, length in zip(positions, lengths, strict=False)
+        ]
+        return row, replace(free, x=free.x + thickness, width=free.width - thickness)
+    row = [
+        Rectangle(x=free.x + position, y=free.y, width=length, height=thickness)
+        for position, length in zip(positions, lengths, strict=False)
+    ]
+    return row, replace(free, y=free.y + thickness, height=free.height - thickness)

@@ -6,22 +6,15 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.api.locked_stack import no_deps_reasons
 from advisor.api.session import AdviceResult
-from advisor.domain.words import (
-    count,
-    operations_text,
-    quoted,
-    size_text,
-    speed_text,
-    workload_text,
-)
+from advisor.domain.words import count, operations_text, quoted, size_text, speed_text, workload_text
 from advisor.index.configuration import without_credentials
 from advisor.locks.registry import format_to_read
-from advisor.report.phrases import change_groups, changes, changes_from_current, version_change
+from advisor.report.advice.interpreters import interpreters_text
+from advisor.report.phrases import change_groups, changes, changes_from_current, target_line, version_change
 from advisor.resolve.explanation.advice import ScoreBasis
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES, AdviceFinding
 from advisor.resolve.explanation.reasons import AVOIDED_SLOWDOWN
@@ -30,7 +23,6 @@ from advisor.resolve.explanation.sizes import StackSizes
 from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.interface import Prediction
 
-NEWEST = "the newest versions, like pip"
 _MOST_CHANGES = 5
 """Changes of packages that nobody named, up to which they are listed one by one."""
 _MOST_ALIKE = 3
@@ -47,19 +39,21 @@ _COMMON = ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshn
 """Criteria of every objective, which are named together, and speed, which is named with what was measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A package with another version than in the newest stack.
-
-    Attributes:
-        name: Its name.
-        versions: Version before and after, or that it is added or removed.
-        why: The reason.
-    """
-
-    name: str
-    versions: str
-    why: str
+def facts(report: AdviceResult) -> dict[str, tuple[str, ...]]:
+    """Return the lines of each labelled section that every format shows, without markup; a section may be empty."""
+    nothing = f"nothing ({'interrupted' if report.advice.optimum.interrupted else '--dry-run'})"
+    lines = {
+        "target": [target_line(report.target)],
+        "python": interpreters_text(report.interpreters) if report.interpreters is not None else [],
+        "workload": [workload_line(report)],
+        "lock": [lock_line(report)],
+        "current": [current_line(report)],
+        "speed": speed_lines(report),
+        "unknown": unknown_lines(report),
+        "proof": [proof_line(report)],
+        "wrote": [*output_lines(report)] or [nothing],
+    }
+    return {label: tuple(filter(None, texts)) for label, texts in lines.items()}
 
 
 def workload_line(report: AdviceResult) -> str:
@@ -73,6 +67,8 @@ def workload_line(report: AdviceResult) -> str:
         return f"{report.proposal.workload}, guessed from {source} (`--workload` sets it)"
     if len(prediction.kinds) > 1:
         return f"none selected: the worst of {len(prediction.kinds)} kinds counts (`--workload NAME`)"
+    if prediction.kinds:
+        return f"none selected: {prediction.workload} is the only measured kind (`--workload NAME`)"
     return prediction.workload
 
 
@@ -84,7 +80,11 @@ def lock_line(report: AdviceResult) -> str:
         return text
     stated = stated_text(report)
     if not differ:
-        newest = "the newest versions that were built" if report.advice.optimum.failed_builds else NEWEST
+        newest = (
+            "the newest versions that were built"
+            if report.advice.optimum.failed_builds
+            else "the newest versions, like pip"
+        )
         return f"{text}: {f'the newest versions {stated}' if stated else newest}"
     if sizes.baseline is None:
         return text
@@ -94,7 +94,7 @@ def lock_line(report: AdviceResult) -> str:
 def stated_text(report: AdviceResult) -> str:
     """Return whose metadata the project states, so that pip would not choose the newest stack; empty if none."""
     candidates = {*report.advice.optimum.stack, *report.advice.baseline}
-    names = sorted({c.name for c in candidates} & {stated.name for stated in report.request.problem.stated})
+    names = sorted({c.name for c in candidates} & {stated.metadata.name for stated in report.request.problem.stated})
     return f"with the metadata that the project states for {quoted(names)}, which pip does not read" if names else ""
 
 
@@ -144,8 +144,8 @@ def _is_listed(finding: AdviceFinding) -> bool:
     return finding.severity != "note" or finding.code in _CONDITIONS or is_free
 
 
-def listed_changes(report: AdviceResult) -> tuple[tuple[Change, ...], tuple[str, ...]]:
-    """Return the changes that matter one by one, and a line for each group of the others."""
+def listed_changes(report: AdviceResult) -> tuple[tuple[tuple[str, str, str], ...], tuple[str, ...]]:
+    """Return name, versions and reason of each change that matters, and a line for each group of the others."""
     predicted = {change.package for change in report.advice.prediction.changes}
     differing = changes(report)
     own = [c for c in differing if c[0] in report.direct or c[0] in predicted]
@@ -154,12 +154,8 @@ def listed_changes(report: AdviceResult) -> tuple[tuple[Change, ...], tuple[str,
     if len(rest) <= _MOST_CHANGES:
         own = sorted((*own, *rest), key=lambda c: (c[0] not in report.direct, c[0]))
         others = [c for c in others if c not in rest]
-    listed = tuple(
-        Change(
-            name=name, versions=version_change(before, after), why=report.advice.reasons.get(name, "no longer required")
-        )
-        for name, before, after in own
-    )
+    reasons = report.advice.reasons
+    listed = tuple((n, version_change(old, new), reasons.get(n, "no longer required")) for n, old, new in own)
     return listed, change_groups(others)
 
 
@@ -169,7 +165,7 @@ def listed_findings(report: AdviceResult) -> tuple[tuple[AdviceFinding, ...], in
     Of many findings with the same code, the first ones are listed. What the newest versions lack is listed only if
     no change gives it as its reason.
     """
-    explained = any("does not run on the target" in change.why for change in listed_changes(report)[0])
+    explained = any("does not run on the target" in why for _, _, why in listed_changes(report)[0])
     hidden = _ELSEWHERE if explained else tuple(code for code in _ELSEWHERE if code != "ADV101")
     listed: list[AdviceFinding] = []
     alike: Counter[str] = Counter()
@@ -214,12 +210,7 @@ def proof_line(report: AdviceResult) -> str:
 
 
 def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
-    """Return one or two lines about what a score is based on, and which packages have an unknown speed.
-
-    Args:
-        basis: The basis of the score.
-        prediction: The prediction for the stack, with its workload.
-    """
+    """Return one or two lines about what a score is based on, and which packages have an unknown speed."""
     others = [name for name in basis.criteria if name not in _COMMON]
     criteria = ", ".join([*others, "rules, builds and freshness"])
     if not basis.includes_speed:

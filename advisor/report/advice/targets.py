@@ -72,10 +72,9 @@ def targets_json(results: TargetResults) -> str:
 
 
 def _cost_document(price: Price) -> dict[str, Any]:
+    prediction = price.prediction
     return {
         "changes": [{"name": name, "before": own, "after": agreed} for name, agreed, own in price.changes],
-        "speedup_without": rounded_record(price.prediction.speedup)
-        if price.prediction and price.prediction.is_known
-        else None,
+        "speedup_without": rounded_record(prediction.speedup) if prediction and prediction.is_known else None,
         "libyears": round(price.libyears, 3),
     }

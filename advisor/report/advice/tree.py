@@ -9,7 +9,7 @@ from typing import TypeAlias
 import networkx
 from packaging.utils import NormalizedName
 
-from advisor.resolve.explanation.stack_requirements import PROJECT
+from advisor.resolve.candidates.problem import PROJECT
 from knowledge.domain.errors import InputError
 from knowledge.domain.extras import needs_extra
 
@@ -41,7 +41,8 @@ def tree_report(graph: Graph, *, format: str, invert: bool, package: NormalizedN
     starts = [package] if package is not None else [PROJECT]
     if invert and package is None:
         starts = sorted(name for name in graph if graph.out_degree(name) == 0 and name != PROJECT)
-    part = _reachable(oriented, starts, depth)
+    paths = (networkx.single_source_shortest_path_length(oriented, start, cutoff=depth) for start in starts)
+    part: Graph = oriented.subgraph(set().union(*paths)).copy()
     if format == "text":
         return "\n".join(line for start in starts for line in _lines(part, start))
     if format == "mermaid":
@@ -49,13 +50,6 @@ def tree_report(graph: Graph, *, format: str, invert: bool, package: NormalizedN
     if format == "dot":
         return _dot(part)
     return json.dumps(_document(graph), indent=2)
-
-
-def _reachable(graph: Graph, starts: list[NormalizedName], depth: int | None) -> Graph:
-    reached: set[NormalizedName] = set()
-    for start in starts:
-        reached |= set(networkx.single_source_shortest_path_length(graph, start, cutoff=depth))
-    return graph.subgraph(reached).copy()
 
 
 def _label(graph: Graph, name: NormalizedName) -> str:

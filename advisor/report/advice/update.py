@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
-from packaging.version import Version
-
-from advisor.api.update import NO_LOCK, LockChange
+from advisor.api.gate.update import NO_LOCK, LockChange
 from advisor.domain.words import count
 from advisor.gate.comparison import PackageChange
 from advisor.gate.findings import Finding
 from advisor.report.check.formats.markdown import effect_lines
 from advisor.report.check.summary import (
+    change_document,
     describe_changes,
     describe_prediction,
     equal_findings,
@@ -21,7 +21,7 @@ from advisor.report.check.summary import (
 )
 from advisor.report.layout import Block, Layout, Style, TextRow, labelled, rendered
 from advisor.report.phrases import prediction_document, rounded_record, target_line, version_change
-from advisor.report.tables import table_lines
+from advisor.report.tables import section
 
 SCHEMA_VERSION = 3
 _PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_predicted")
@@ -38,10 +38,7 @@ def update_json(change: LockChange) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
         "proven": change.optimum.proven,
-        "changes": [
-            {"package": c.package, "kind": c.kind, "before": _text_of(c.before), "after": _text_of(c.after)}
-            for c in change.changes
-        ],
+        "changes": list(map(change_document, change.changes)),
         "cleared": list(map(_document, change.cleared)),
         "remaining": list(map(_document, change.remaining)),
         "prediction": prediction and {key: prediction[key] for key in _PREDICTION_KEYS},
@@ -66,13 +63,8 @@ def _text(change: LockChange) -> Iterator[Block]:
         *labelled("update", [_size(change)]),
         *labelled("speed", [_speed(change)]),
     ]
-    yield [
-        TextRow(
-            label="" if number else "changes",
-            cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-")), _reason(c, change)),
-        )
-        for number, c in enumerate(change.changes)
-    ]
+    rows = [(c.package, version_change(*c.texts[1:]), _reason(c, change)) for c in change.changes]
+    yield labelled("changes", rows)
     yield _findings("resolved" if change.outputs else "resolves", "good", change.cleared)
     yield _findings("remaining", "bad", change.remaining)
     steps = [*change.commands, *change.instructions]
@@ -84,21 +76,13 @@ def _text(change: LockChange) -> Iterator[Block]:
 
 
 def _findings(label: str, style: Style, findings: Sequence[Finding]) -> Block:
-    return [
-        TextRow(label="" if number else label, cells=(same[0].message,), notes=(places_and_name(same),), style=style)
-        for number, same in enumerate(equal_findings(findings))
-    ]
+    rows = [TextRow(cells=(same[0].message,), notes=(places_and_name(same),)) for same in equal_findings(findings)]
+    return labelled(label, rows, style)
 
 
 def _document(finding: Finding) -> dict[str, str | int]:
-    """Return a finding as JSON."""
-    return {
-        "code": finding.code,
-        "package": finding.package,
-        "message": finding.message,
-        "path": finding.place.path,
-        "line": finding.place.line,
-    }
+    names = ("code", "package", "message")
+    return {**{name: getattr(finding, name) for name in names}, **asdict(finding.place)}
 
 
 def _speed(change: LockChange) -> str:
@@ -110,9 +94,8 @@ def _size(change: LockChange) -> str:
     if not change.changes:
         if change.cleared:
             return f"no version changes: writing the lock again resolves {count(len(change.cleared), 'finding')}"
-        return (
-            "nothing changes: the lock passes the gate" if change.passes and change.is_smallest else "nothing changes"
-        )
+        passes = change.passes and change.is_smallest
+        return "nothing changes: the lock passes the gate" if passes else "nothing changes"
     scope = NO_LOCK if change.before is None else f"of {count(len(change.before), 'package')}"
     words = f"{describe_changes(change.changes)}, {scope}"
     if change.is_smallest:
@@ -133,44 +116,22 @@ def _reason(c: PackageChange, change: LockChange) -> str:
 
 
 def _markdown(change: LockChange) -> Iterator[str]:
-    yield f"## Dependency stack: {describe_changes(change.changes)}"
-    yield ""
-    yield f"For {target_line(change.target)}. {_size(change)[0].upper()}{_size(change)[1:]}; verified by resolvelib."
-    yield ""
+    size = _size(change)
+    yield from (f"## Dependency stack: {describe_changes(change.changes)}", "")
+    yield from (f"For {target_line(change.target)}. {size[0].upper()}{size[1:]}; verified by resolvelib.", "")
     if change.before is not None:
-        yield f"**Predicted speed compared with the lock:** {_speed(change)}."
-        yield ""
-    if change.cleared:
-        yield "### Resolved findings"
-        yield ""
-        rows = [(places_and_name(same), same[0].message, same[0].source) for same in equal_findings(change.cleared)]
-        yield from table_lines(("finding", "message", "source"), rows)
-        yield ""
-    if change.remaining:
-        yield "### Remaining findings"
-        yield ""
-        remaining = [(places_and_name(same), same[0].message) for same in equal_findings(change.remaining)]
-        yield from table_lines(("finding", "message"), remaining)
-        yield ""
-    if change.changes:
-        yield "### Packages"
-        yield ""
-        packages = [
-            (c.package, _text_of(c.before) or "", _text_of(c.after) or "", _reason(c, change)) for c in change.changes
-        ]
-        yield from table_lines(("package", "before", "after", "why"), packages)
-        yield ""
+        yield from (f"**Predicted speed compared with the lock:** {_speed(change)}.", "")
+    cleared, remaining = (
+        [(places_and_name(same), same[0].message, same[0].source) for same in equal_findings(findings)]
+        for findings in (change.cleared, change.remaining)
+    )
+    packages = [(c.package, str(c.before or ""), str(c.after or ""), _reason(c, change)) for c in change.changes]
+    yield from section("Resolved findings", ("finding", "message", "source"), cleared)
+    yield from section("Remaining findings", ("finding", "message"), [row[:2] for row in remaining])
+    yield from section("Packages", ("package", "before", "after", "why"), packages)
     yield from effect_lines(listed_effects(change.prediction, change.effects))
     if change.commands:
-        yield "To apply it, run:"
-        yield ""
-        yield from (f"- `{command}`" for command in change.commands)
-        yield ""
+        yield from ("To apply it, run:", "", *(f"- `{command}`" for command in change.commands), "")
     if change.instructions:
-        yield "What else to do:" if change.commands else "What to do:"
-        yield ""
+        yield from ("What else to do:" if change.commands else "What to do:", "")
         yield from (f"- {instruction}" for instruction in change.instructions)
-
-
-def _text_of(version: Version | None) -> str | None:
-    return None if version is None else str(version)

@@ -44,13 +44,14 @@ def target_names(finding: Finding, result: GateResult) -> str:
     return ", ".join(names) if names and len(finding.targets) < len(result.targets) else ""
 
 
-def describe_prediction(prediction: Prediction | None, not_predicted: str = "") -> str:
-    """Return a predicted speed-up with its interval, or why there is none.
+def message_with_targets(finding: Finding, result: GateResult) -> str:
+    """Return the message of a finding, with its targets if it does not apply to all."""
+    names = target_names(finding, result)
+    return f"{finding.message} (target {names})" if names else finding.message
 
-    Args:
-        prediction: The prediction, or `None`.
-        not_predicted: The reason, if there is none.
-    """
+
+def describe_prediction(prediction: Prediction | None, not_predicted: str = "") -> str:
+    """Return a predicted speed-up with its interval, or why there is none."""
     if prediction is None:
         return f"not predicted: {not_predicted}"
     if prediction.is_same:
@@ -74,13 +75,14 @@ def describe_changes(changes: Iterable[PackageChange]) -> str:
     return ", ".join(parts) or "no package differs"
 
 
-def describe_setting(change: SettingChange, not_predicted: str = "") -> str:
-    """Return a changed setting with its predicted effects, or why there is none.
+def change_document(change: PackageChange) -> dict[str, str | None]:
+    """Return a changed package as JSON-ready values."""
+    before, after = (None if version is None else str(version) for version in (change.before, change.after))
+    return {"package": change.package, "kind": change.kind, "before": before, "after": after}
 
-    Args:
-        change: The changed setting.
-        not_predicted: Why nothing is predicted; empty if something is.
-    """
+
+def describe_setting(change: SettingChange, not_predicted: str = "") -> str:
+    """Return a changed setting with its predicted effects, or why there is none."""
     effects = [f"{effect.package} {speed_text(effect)}" for effect in change.effects]
     reason = "not predicted" if not_predicted else "effect not measured"
     return f"{change.text}: {', '.join(effects) or reason}"

@@ -1,9 +1,9 @@
-"""The files of a project page that the target can install, cached for each page and target."""
+"""The files of a project page that the target can install, cached for each target, and the candidates among them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,21 +24,20 @@ from advisor.index.memo import Memo
 from advisor.index.pages.filenames import is_variants_file, parse_variants_filename, split_variant_label
 from advisor.index.pages.page import DistributionFile, dump_files, is_distribution, load_files
 from advisor.index.pages.reader import ProjectPage
+from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
 
 SDIST_RANK = 1 << 30
 """Rank of an sdist, which is installed if there is no wheel."""
 _NO_WHEEL = "no wheel for the target"
+PRERELEASE = "pre-release"
+"""Why a pre-release is no candidate unless pre-releases are admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompatibleFile:
-    """A file that the target can install; of several files of a version, the one with the lowest rank is installed.
+    """A file that the target can install; of several of a version, the one with the lowest rank is installed.
 
-    Attributes:
-        version: Version.
-        rank: Its rank.
-        file: The file.
-        label: Label of its variant; empty for other files.
+    Its label is that of its variant, and empty for other files.
     """
 
     version: Version
@@ -70,16 +69,12 @@ class CompatibleFiles:
 
 
 class CompatibleFileReader:
-    """Selects compatible files by their name and `Requires-Python`, for one target."""
+    """Selects compatible files by their name and `Requires-Python`, for one target.
+
+    Variant wheels (PEP 825) are compatible if `variants` is true, whatever their properties are.
+    """
 
     def __init__(self, target: Target, cache: DiskCache, *, variants: bool = False) -> None:
-        """Create a reader.
-
-        Args:
-            target: The target.
-            cache: The cache.
-            variants: Whether variant wheels (PEP 825) are compatible, whatever their properties are.
-        """
         self._target = target
         self._memo = Memo(cache, "offers")
         self._variants = variants
@@ -161,7 +156,7 @@ class CompatibleFileReader:
         if rank is None:
             return _NO_WHEEL
         build = 0
-        plain, label = self._plain(file.filename)
+        plain, label = split_variant_label(file.filename) if self._variants else (file.filename, "")
         try:
             if is_wheel:
                 name_in_file, version, build_tag, _ = parse_wheel_filename(plain)
@@ -177,14 +172,10 @@ class CompatibleFileReader:
         # The wheel with the most specific tag is installed, then the one with the highest build number.
         return CompatibleFile(version=version, rank=(rank, -build), file=file, label=label)
 
-    def _plain(self, filename: str) -> tuple[str, str]:
-        """Return the name of a wheel without its variant label, and the label."""
-        return split_variant_label(filename) if self._variants else (filename, "")
-
     def _rank(self, filename: str) -> int | None:
         """Return the rank of a wheel's best tag on the target, or `None` if no tag is compatible."""
         if self._variants:
-            filename, _ = self._plain(filename)
+            filename, _ = split_variant_label(filename)
         tags = "-".join(filename[:-4].rsplit("-", 3)[1:])
         if tags not in self._ranks:
             try:
@@ -228,3 +219,80 @@ def _load(document: dict[str, Any], *, only: str | None = None) -> CompatibleFil
             if only is None or version == only
         },
     )
+
+
+def select_candidates(
+    name: NormalizedName,
+    pages: Iterable[CompatibleFiles],
+    problem: ResolutionProblem,
+    skip: Callable[[NormalizedName, str, str, int], None],
+) -> tuple[Candidate, ...]:
+    """Return the candidates of a package, newest first: the best file of each version that the problem allows.
+
+    If several pages list a file of one name, the first is used. Files that cannot be candidates are recorded by `skip`:
+    package, reason, an example and the number of files.
+    """
+    reason_against = _refuser(name, problem)
+    best: dict[Version, CompatibleFile] = {}
+    filenames: set[str] = set()
+    for offers in pages:
+        for reason, count in offers.refused.items():
+            skip(name, reason, offers.examples[reason], count)
+        for offer in offers.files:
+            if offer.file.filename in filenames:
+                continue
+            filenames.add(offer.file.filename)
+            previous = best.get(offer.version)
+            if reason := reason_against(offer):
+                skip(name, reason, offer.file.filename, 1)
+            elif previous is None or offer.rank < previous.rank:
+                best[offer.version] = offer
+    admitted = _without_prereleases(name, best, problem)
+    for version in best:
+        if version not in admitted:
+            skip(name, PRERELEASE, str(version), 1)
+    return tuple(
+        Candidate(name=name, version=version, file=best[version].file) for version in sorted(admitted, reverse=True)
+    )
+
+
+def _refuser(name: NormalizedName, problem: ResolutionProblem) -> Callable[[CompatibleFile], str]:
+    """Return a function for why the policy or the project's requirements exclude a file; empty if they do not."""
+    policy, roots = problem.policy, problem.roots_of(name)
+    hashes = [root.hashes for root in roots if root.hashes]
+    # A version that is pinned may be yanked (PEP 592).
+    specifiers = (s for root in roots for s in root.requirement.specifier)
+    pins = [s for s in specifiers if s.operator == "===" or (s.operator == "==" and not s.version.endswith(".*"))]
+
+    def reason(offer: CompatibleFile) -> str:
+        uploaded, version = offer.file.uploaded, offer.version
+        if offer.is_wheel and not policy.allows_wheels(name):
+            return "wheels are excluded by `--no-binary`"
+        if not offer.is_wheel and not policy.allows_sdists(name):
+            return "sdists are excluded by `--only-binary`"
+        if policy.exclude_newer and (uploaded is None or uploaded > policy.exclude_newer):
+            return "newer than `--exclude-newer`" if uploaded else "no upload time, which `--exclude-newer` needs"
+        if (
+            offer.file.yanked
+            and (name, version) not in policy.retained
+            and not any(pin.contains(version, prereleases=True) for pin in pins)
+        ):
+            return "yanked"
+        if any(offer.file.sha256 not in accepted for accepted in hashes):
+            return "hash differs from the required ones"
+        return ""
+
+    return reason
+
+
+def _without_prereleases(
+    name: NormalizedName, versions: Iterable[Version], problem: ResolutionProblem
+) -> frozenset[Version]:
+    """Drop pre-releases unless there are no other versions, or a requirement of the project names one (PEP 440)."""
+    versions = frozenset(versions)
+    retained = problem.policy.retained
+    final = frozenset(v for v in versions if not v.is_prerelease or (name, v) in retained)
+    opted_in = problem.policy.prereleases or any(
+        root.requirement.specifier.prereleases for root in problem.roots_of(name)
+    )
+    return versions if opted_in or not final else final

@@ -31,14 +31,7 @@ _Result = DirectDistribution | AdvisorError | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """A direct reference that something requires.
-
-    Attributes:
-        reference: The reference.
-        name: Name of the package; `None` if only its metadata contains it.
-        origin: What requires it, for messages.
-        extras: Extras of the package that are required.
-    """
+    """A direct reference that something (`origin`) requires, with extras; only its metadata may contain its name."""
 
     reference: DirectReference
     name: NormalizedName | None
@@ -105,11 +98,7 @@ class _DirectResolver:
         self.unread: dict[NormalizedName, AdvisorError] = {}
 
     def add(self, wanted: Iterable[_Wanted]) -> None:
-        """Add references, and those that they require.
-
-        Raises:
-            AdvisorError: As for :func:`with_direct_packages`.
-        """
+        """Add references, and those that they require."""
         pending = list(wanted)
         while pending:
             unread = list(dict.fromkeys(w.reference for w in pending if w.reference not in self._read))
@@ -125,11 +114,7 @@ class _DirectResolver:
             pending = [more for one in pending for more in self._required_by(one)]
 
     def _report(self, failed: Sequence[_Wanted], results: Mapping[DirectReference, _Result]) -> None:
-        """Raise the reason why references cannot be read, or report it; for constraints only if they are needed.
-
-        Raises:
-            AdvisorError: The reason of the first of them, or that they have to be built.
-        """
+        """Raise the reason why references cannot be read, or report it; for constraints only if they are needed."""
         unbuilt: list[str] = []
         for one in failed:
             result = results.get(one.reference)

@@ -16,8 +16,7 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.cache import SOURCE_FORMAT
 from advisor.index.client import IndexClient
-from advisor.index.metadata.build import build_tree_metadata
-from advisor.index.metadata.build_environment import BuildError
+from advisor.index.metadata.build import BuildError, build_tree_metadata
 from advisor.index.metadata.core import CoreMetadata, header_of, parse_metadata
 from advisor.index.metadata.distributions import MetadataError
 from advisor.index.pages.page import DistributionFile
@@ -43,12 +42,7 @@ class NeedsBuildError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectDistribution:
-    """What a direct reference leads to.
-
-    Attributes:
-        reference: The reference, with the commit of a repository.
-        metadata: Core metadata of the package.
-    """
+    """What a direct reference leads to; the reference has the commit of a repository."""
 
     reference: DirectReference
     metadata: CoreMetadata
@@ -68,16 +62,9 @@ def file_of(reference: DirectReference) -> DistributionFile:
 
 
 class DirectReader:
-    """Reads the metadata of direct references for one target."""
+    """Reads the metadata of direct references for one target; `build` allows builds, which run code of packages."""
 
     def __init__(self, client: IndexClient, target: Target, *, build: bool) -> None:
-        """Store the parameters; nothing is read.
-
-        Args:
-            client: The indexes, with their cache.
-            target: The target.
-            build: Whether a package may be built, which runs its code.
-        """
         self._client = client
         self._target = target
         self._build = build
@@ -138,9 +125,11 @@ class DirectReader:
     def _of_directory(self, reference: DirectReference) -> DirectDistribution:
         directory = Path(reference.url, reference.subdirectory)
         if not any((directory / name).is_file() for name in _BUILD_FILES):
+            hint = "to read a requirements file in it, use `-r`"
+            if directory.is_dir() and not any(directory.iterdir()):
+                hint = "it is empty: `git submodule update --init` fetches the submodules of a repository"
             raise InputError(
-                f"`{directory}` is not a package: it has no `pyproject.toml`, `setup.py` or `setup.cfg`",
-                hint=_hint_about_directory(directory),
+                f"`{directory}` is not a package: it has no `pyproject.toml`, `setup.py` or `setup.cfg`", hint=hint
             )
         header = read_source_tree(directory, self._target, locate=lambda required: required)
         if header is None:
@@ -164,13 +153,7 @@ class DirectReader:
         return DirectDistribution(reference=reference, metadata=_parsed(header, reference))
 
     def _built(self, identity: str, reference: DirectReference, source: _Source) -> str:
-        """Return the header of the metadata that a build generates; the result is cached.
-
-        Args:
-            identity: What is built, with its content.
-            reference: The reference.
-            source: Opens a copy of the source tree that the build may change.
-        """
+        """Return the header of the metadata that a build in a copy of the source tree generates; it is cached."""
         if not self._build:
             raise NeedsBuildError
         version = sys.version_info
@@ -188,12 +171,7 @@ class DirectReader:
         return header
 
     def _check_tags(self, reference: DirectReference) -> None:
-        """Check that the target can install a wheel.
-
-        Raises:
-            InputError: If its name is not that of a wheel.
-            NoStackError: If it is for another interpreter or platform.
-        """
+        """Check that the target can install a wheel."""
         try:
             tags = parse_wheel_filename(reference.filename)[3]
         except InvalidWheelFilename as error:
@@ -206,15 +184,7 @@ class DirectReader:
             )
 
 
-def _hint_about_directory(directory: Path) -> str:
-    """Return what to do about a directory that is no package."""
-    if directory.is_dir() and not any(directory.iterdir()):
-        return "it is empty: `git submodule update --init` fetches the submodules of a repository"
-    return "to read a requirements file in it, use `-r`"
-
-
 def _hint_about(path: str) -> str:
-    """Return what to do about a path that does not exist."""
     if _CONDA_BUILD.search(path):
         return (
             "`pip freeze` names the directories in which conda packages were built, on other machines; "

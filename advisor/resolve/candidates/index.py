@@ -13,8 +13,6 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.domain.target import Target
-from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.memo import Memo
 from advisor.index.metadata.core import CoreMetadata
@@ -22,15 +20,19 @@ from advisor.index.metadata.distributions import MetadataError
 from advisor.index.pages.filenames import split_variant_label, version_of
 from advisor.index.pages.page import DistributionFile
 from advisor.index.variants.markers import VariantEnvironment, requirements_for
-from advisor.resolve.candidates.compatible_files import CompatibleFileReader
+from advisor.resolve.candidates.compatible_files import CompatibleFileReader, select_candidates
 from advisor.resolve.candidates.problem import Candidate, Dependency, ResolutionProblem, admits
-from advisor.resolve.candidates.selection import select_candidates
 from advisor.resolve.candidates.variants import VariantFileReader
 from knowledge.domain.errors import UnavailableError
 
 _UPPER_LIMITS = ("==", "===", "<", "<=", "~=")
 """Operators of requirements that may not admit the newest version."""
 _UNBUILT = "sdist whose requirements are only known after a build of its metadata (`--build-sdists`)"
+_UNDECLARED = (
+    "metadata: the build of {version} needs `{module}` of the stack, which is not among its declared build "
+    "requirements; older versions were not built"
+)
+"""Why a version cannot be a candidate, and older ones only where a requirement excludes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,52 +52,6 @@ class SkippedCandidates:
         return f"{self.count} {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndeclaredBuild:
-    """A build that needs a package of the stack, which is not among its declared build requirements.
-
-    Attributes:
-        version: The version that was built.
-        module: The module that the build did not find.
-    """
-
-    version: Version
-    module: str
-
-    @property
-    def reason(self) -> str:
-        """Why the version cannot be a candidate, and older ones only where a requirement excludes it."""
-        return (
-            f"metadata: the build of {self.version} needs `{self.module}` of the stack, which is not among its "
-            "declared build requirements; older versions were not built"
-        )
-
-
-class RequirementsCache:
-    """Cached requirements of files whose metadata is usable, for one target."""
-
-    def __init__(self, target: Target, cache: DiskCache) -> None:
-        self._memo = Memo(cache, "requires")
-        self._target = target
-
-    def holds(self, file: DistributionFile) -> bool:
-        """Whether the requirements of a file, without extras, are cached."""
-        return file.sha256 is not None and self._memo.knows(self._question(file, None))
-
-    def read(self, file: DistributionFile, extra: str | None) -> tuple[Requirement, ...] | None:
-        """Return the requirements of a file, or the additional ones of an extra; `None` if they are not cached."""
-        texts = self._memo.read(self._question(file, extra)) if file.sha256 else None
-        return None if texts is None else tuple(map(Requirement, texts))
-
-    def write(self, file: DistributionFile, extra: str | None, requirements: Iterable[Requirement]) -> None:
-        """Cache the requirements of a file if its hash is known; files of the same name may differ."""
-        if file.sha256:
-            self._memo.write(self._question(file, extra), [str(r) for r in requirements])
-
-    def _question(self, file: DistributionFile, extra: str | None) -> list[Any]:
-        return [self._target.python, self._target.platform, extra, file.identity]
-
-
 class IndexCandidates:
     """The candidates of a problem on the configured indexes.
 
@@ -103,20 +59,13 @@ class IndexCandidates:
         fetched: Addresses of the files whose metadata has been requested.
         unknown_extras: ``(package, extra)`` pairs that are required, but that the package does not provide.
         variants: Chooses among variant wheels; `None` without the preview feature.
-        undeclared_builds: Builds of each package that need a package of the stack that they do not declare.
+        undeclared_builds: Versions of each package whose builds need a package of the stack that they do not declare.
     """
 
     def __init__(
         self, client: IndexClient, problem: ResolutionProblem, *, advisories: bool = False, sizes: bool = False
     ) -> None:
-        """Create the candidates.
-
-        Args:
-            client: The indexes.
-            problem: The problem.
-            advisories: Whether to read vulnerability records with the metadata.
-            sizes: Whether to request sizes that the index pages do not contain, with the metadata.
-        """
+        """Create the candidates; vulnerability records, and sizes that index pages lack, are requested if wanted."""
         self._client = client
         self._problem = problem
         self._advisories = advisories
@@ -128,14 +77,14 @@ class IndexCandidates:
         self._dependencies: dict[tuple[str, NormalizedName | None], tuple[Dependency, ...] | None] = {}
         self.variants = VariantFileReader(problem, client) if problem.policy.variants else None
         self._reader = self.variants or CompatibleFileReader(problem.target, client.cache)
-        self._requirements_cache = RequirementsCache(problem.target, client.cache)
+        self._requirements = Memo(client.cache, "requires")
         self._lock = threading.Lock()
         self._prefetched: set[object] = set()
         self._requested: set[str] = set()
         self.fetched: set[str] = set()
         self.unknown_extras: set[tuple[str, str]] = set()
         self._lacking: set[tuple[str, str]] = set()
-        self.undeclared_builds: dict[NormalizedName, list[UndeclaredBuild]] = {}
+        self.undeclared_builds: dict[NormalizedName, list[Version]] = {}
 
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         """Return the candidates of a package for the target, newest first."""
@@ -162,7 +111,11 @@ class IndexCandidates:
         """
         key = (candidate.file.url, extra)
         if key not in self._dependencies:
-            self._dependencies[key] = self._read_dependencies(candidate, extra)
+            try:
+                self._dependencies[key] = self._read_dependencies(candidate, extra)
+            except MetadataError as error:
+                self._skip(candidate.name, str(error), candidate.file.filename)
+                self._dependencies[key] = None
         return self._dependencies[key]
 
     def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
@@ -201,7 +154,6 @@ class IndexCandidates:
         return self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
 
     def _request_sizes(self, files: Sequence[DistributionFile]) -> None:
-        """Request sizes that the index pages do not contain."""
         self._client.prefetch_sizes(files)
         for file in files:
             self._requested_sizes[file.url] = None
@@ -230,7 +182,6 @@ class IndexCandidates:
         other.fetched = self.fetched
         other.undeclared_builds = self.undeclared_builds
         other.variants, other._reader = self.variants, self._reader
-        other._requirements_cache = self._requirements_cache
         other._prefetched = self._prefetched
         other._requested_sizes = self._requested_sizes
         return other
@@ -250,7 +201,7 @@ class IndexCandidates:
         if not failed or not candidate.is_sdist or self._problem.stated_of(candidate) is not None:
             return ()
         roots = self._problem.roots_of(candidate.name)
-        newer = (build.version for build in failed if build.version > candidate.version)
+        newer = (version for version in failed if version > candidate.version)
         return [version for version in newer if all(admits(root.requirement, version) for root in roots)]
 
     def needs_build(self, candidate: Candidate) -> bool:
@@ -258,15 +209,9 @@ class IndexCandidates:
         return candidate.direct is None and candidate.is_sdist and self._read_metadata(candidate).dynamic
 
     def _read_metadata(self, candidate: Candidate) -> CoreMetadata:
-        """Return the metadata of a file, or of a wheel of the version if an sdist does not state its own.
-
-        Metadata that the project states comes first.
+        """Return the metadata that the project states, else of a file, else of a wheel if an sdist states only a part.
 
         The wheel need not fit the target. uv assumes, too, that all files of a version require the same.
-
-        Raises:
-            MetadataError: If it is malformed.
-            UnavailableError: If it cannot be read.
         """
         if (stated := self._problem.stated_of(candidate)) is not None:
             return stated
@@ -302,10 +247,6 @@ class IndexCandidates:
 
         That is the metadata of the newest candidate of each that the requirements admit, and the same for what it
         requires; this does not mark it as known.
-
-        Args:
-            names: The packages.
-            requirements: Requirements on any of them.
         """
         names = [name for name in names if name not in self._problem.direct and name not in self._problem.unread]
         self._client.prefetch(projects=names)
@@ -330,8 +271,8 @@ class IndexCandidates:
         self, name: NormalizedName, limits: Sequence[Requirement], extras: frozenset[NormalizedName]
     ) -> None:
         """Fetch the metadata of the newest candidate within limits, and prefetch what it requires."""
-        limits = [*limits, *(root.requirement for root in self._problem.roots_of(name))]
-        candidate = next((c for c in self._load(name) if all(admits(r, c.version) for r in limits)), None)
+        admitted = (c for c in self._load(name) if self._problem.admits(c))
+        candidate = next((c for c in admitted if all(admits(r, c.version) for r in limits)), None)
         if candidate is None:
             return
         if self._problem.policy.build_sdists and self.needs_build(candidate):
@@ -343,7 +284,9 @@ class IndexCandidates:
     def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
         """Start to fetch the metadata of candidates without waiting; this does not mark it as known."""
         if not self._client.offline:
-            self._client.prefetch(files=[c.file for c in candidates if not self._requirements_cache.holds(c.file)])
+            files = (c.file for c in candidates)
+            unread = [f for f in files if not (f.sha256 and self._requirements.knows(self._question(f, None)))]
+            self._client.prefetch(files=unread)
 
     def is_further_build(self, candidate: Candidate) -> bool:
         """Whether a candidate comes from an index that only further builds of its package are taken from."""
@@ -385,40 +328,40 @@ class IndexCandidates:
         self._skipped.setdefault(name, Counter())[reason] += count
         self._examples.setdefault((name, reason), filename)
 
-    def _read_dependencies(self, candidate: Candidate, extra: NormalizedName | None) -> tuple[Dependency, ...] | None:
+    def _question(self, file: DistributionFile, extra: str | None) -> list[Any]:
+        return [self._problem.target.python, self._problem.target.platform, extra, file.identity]
+
+    def _read_dependencies(self, candidate: Candidate, extra: NormalizedName | None) -> tuple[Dependency, ...]:
+        """Return the dependencies of a candidate; those of files of an index are remembered, without overrides."""
         is_own = candidate.direct is not None or self._problem.stated_of(candidate) is not None
-        retained = None if is_own else self._requirements_cache.read(candidate.file, extra)
-        if retained is not None:
+        # Files of the same name may differ.
+        question = None if is_own or not candidate.file.sha256 else self._question(candidate.file, extra)
+        if question is not None and (texts := self._requirements.read(question)) is not None:
             self.fetched.add(candidate.file.url)
-            return self._with_overrides(candidate, extra, retained)
+            return self._with_overrides(candidate, extra, map(Requirement, texts))
         metadata = self._usable_metadata(candidate)
-        if metadata is None:
-            return None
         if extra is not None and extra not in metadata.extras:
             self.unknown_extras.add((candidate.name, extra))
             self._lacking.add((candidate.file.url, extra))
             return ()
+        environment = self.variants.environment(candidate) if self.variants else VariantEnvironment()
         pending = [
             requirement
-            for requirement in (*metadata.requires, *self._variant_requirements(candidate, metadata))
+            for requirement in (*metadata.requires, *requirements_for(metadata.variant_requires, environment))
             if (
                 self._problem.applies(requirement)
                 if extra is None
                 else self._problem.applies(requirement, extra) and not self._problem.applies(requirement)
             )
         ]
-        if not (candidate.is_sdist or is_own or metadata.variant_requires):
-            self._requirements_cache.write(candidate.file, extra, pending)
+        if question is not None and not (candidate.is_sdist or metadata.variant_requires):
+            self._requirements.write(question, [str(requirement) for requirement in pending])
         return self._with_overrides(candidate, extra, pending)
-
-    def _variant_requirements(self, candidate: Candidate, metadata: CoreMetadata) -> tuple[Requirement, ...]:
-        environment = self.variants.environment(candidate) if self.variants else VariantEnvironment()
-        return requirements_for(metadata.variant_requires, environment)
 
     def _with_overrides(
         self, candidate: Candidate, extra: NormalizedName | None, declared: Iterable[Requirement]
-    ) -> tuple[Dependency, ...] | None:
-        """Return requirements with undeclared ones and the project's overrides; `None` if an address was not chosen.
+    ) -> tuple[Dependency, ...]:
+        """Return requirements with undeclared ones and the project's overrides.
 
         A package of an index may not bring code from elsewhere: as in uv, the project has to require the address, too.
         """
@@ -429,65 +372,43 @@ class IndexCandidates:
             for requirement in self._problem.overridden(original):
                 name = canonicalize_name(requirement.name)
                 if requirement.url is not None and name not in self._problem.direct:
-                    reason = f"requires `{name}` from an address, which the project does not require itself"
-                    self._skip(candidate.name, reason, candidate.file.filename)
-                    return None
+                    raise MetadataError(f"requires `{name}` from an address, which the project does not require itself")
                 instead_of = declared_name if name != declared_name else None
                 dependencies.append(
                     Dependency(name=name, requirement=requirement, instead_of=instead_of, source=written)
                 )
         return tuple(dependencies)
 
-    def _built_metadata(self, candidate: Candidate, stated: CoreMetadata) -> CoreMetadata | None:
-        """Return the metadata of an sdist from a build; `None` if it fails.
-
-        Args:
-            candidate: The sdist.
-            stated: What it states without a build.
-        """
+    def _built_metadata(self, candidate: Candidate, stated: CoreMetadata) -> CoreMetadata:
+        """Return the metadata of an sdist from a build, or raise why there is none."""
+        if not self._problem.policy.build_sdists:
+            raise MetadataError(_UNBUILT)
         try:
             return self._client.built_metadata(candidate.file)
         except MetadataError as error:
-            reason, module = str(error), error.missing_module
+            module = error.missing_module
             required = {canonicalize_name(r.name) for r in stated.requires if self._problem.applies(r)}
-            if module and canonicalize_name(module) in {*required, *self._requested}:
-                build = UndeclaredBuild(version=candidate.version, module=module)
-                self.undeclared_builds.setdefault(candidate.name, []).append(build)
-                reason = build.reason
-            self._skip(candidate.name, reason, candidate.file.filename)
-            return None
+            if not module or canonicalize_name(module) not in {*required, *self._requested}:
+                raise
+            self.undeclared_builds.setdefault(candidate.name, []).append(candidate.version)
+            raise MetadataError(_UNDECLARED.format(version=candidate.version, module=module)) from None
 
     def _newest_unbuilt(self, name: NormalizedName) -> Candidate | None:
         """Return the newest version of a package that the project admits and that needs a build."""
-        roots = [root.requirement for root in self._problem.roots_of(name)]
-        admitted = (c for c in self._load(name) if all(admits(requirement, c.version) for requirement in roots))
-        return next((c for c in admitted if self._is_unbuilt(c)), None)
+        return next((c for c in self._load(name) if self._problem.admits(c) and self._is_unbuilt(c)), None)
 
-    def _usable_metadata(self, candidate: Candidate) -> CoreMetadata | None:
+    def _usable_metadata(self, candidate: Candidate) -> CoreMetadata:
+        """Return the metadata of a candidate, or raise why it cannot be used."""
         if candidate.direct is not None:
             return self._problem.direct[candidate.name].metadata
         self.fetched.add(candidate.file.url)
-        try:
-            metadata = self._read_metadata(candidate)
-        except MetadataError as error:
-            self._skip(candidate.name, str(error), candidate.file.filename)
-            return None
+        metadata = self._read_metadata(candidate)
         if candidate.is_sdist and metadata.dynamic and not self._problem.policy.assume_sdists:
-            if not self._problem.policy.build_sdists:
-                self._skip(candidate.name, _UNBUILT, candidate.file.filename)
-                return None
-            built = self._built_metadata(candidate, metadata)
-            if built is None:
-                return None
-            metadata = built
-        if metadata.name != candidate.name or metadata.version.public != candidate.version.public:
-            self._skip(candidate.name, "metadata and file name disagree", candidate.file.filename)
-            return None
+            metadata = self._built_metadata(candidate, metadata)
+        if metadata.name != candidate.name or metadata.version.public != candidate.release:
+            raise MetadataError("metadata and file name disagree")
         if metadata.variant_requires and self.variants is None:
-            reason = "metadata with markers of wheel variants, which need `--preview variants`"
-            self._skip(candidate.name, reason, candidate.file.filename)
-            return None
+            raise MetadataError("metadata with markers of wheel variants, which need `--preview variants`")
         if metadata.requires_python and not self._reader.runs_on_target(str(metadata.requires_python)):
-            self._skip(candidate.name, "requires another Python", candidate.file.filename)
-            return None
+            raise MetadataError("requires another Python")
         return metadata

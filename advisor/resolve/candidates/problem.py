@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +24,11 @@ from knowledge.domain.errors import AdvisorError, UnsatisfiableError, without_se
 if TYPE_CHECKING:
     from knowledge.catalogue.builds import Replacement
     from knowledge.catalogue.rules import UndeclaredRequirementRule
+
+Node = tuple[NormalizedName, NormalizedName | None]
+"""A package, or one extra of it."""
+PROJECT = NormalizedName("")
+"""Stands for the project itself among the packages that require others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +155,11 @@ class ResolutionProblem:
         object.__setattr__(self, "_by_name", {name: tuple(roots) for name, roots in applying.items()})
 
     @property
+    def required(self) -> tuple[RootRequirement, ...]:
+        """The project's own requirements that apply to the target, without constraints."""
+        return tuple(root for root in self.roots if not root.constraint and self.applies(root.requirement))
+
+    @property
     def direct_names(self) -> frozenset[NormalizedName]:
         """Packages that the project's own requirements name."""
         return frozenset(root.name for root in self.roots if not root.constraint)
@@ -158,11 +168,19 @@ class ResolutionProblem:
         """Return the project's requirements and constraints on one package that apply to the target."""
         return self._by_name.get(name, ())
 
+    def admits(self, candidate: Candidate) -> bool:
+        """Whether the project's requirements and constraints admit the version of a candidate."""
+        return all(admits(root.requirement, candidate.version) for root in self.roots_of(candidate.name))
+
+    def with_roots(self, roots: Iterable[RootRequirement]) -> ResolutionProblem:
+        """Return the problem with further requirements of the project."""
+        return replace(self, roots=(*self.roots, *roots))
+
     def stated_of(self, candidate: Candidate) -> CoreMetadata | None:
         """Return the metadata that the project states for a version, else for its package; `None` if it states none."""
         if candidate.direct is not None:
             return None
-        own = [stated for stated in self.stated if stated.name == candidate.name]
+        own = [stated for stated in self.stated if stated.metadata.name == candidate.name]
         for version in (candidate.version, None):
             for stated in own:
                 if stated.version == version:
@@ -214,8 +232,7 @@ class ResolutionProblem:
             if s.versions
         )
         problem = replace(self, substitutions={**self.substitutions, **fresh})
-        roots = (problem._substituted_root(root) for root in self.roots)
-        return replace(problem, roots=(*roots, *limits))
+        return replace(problem, roots=(*map(problem._substituted_root, self.roots), *limits))
 
     def _substituted_root(self, root: RootRequirement) -> RootRequirement:
         requirement = self._substituted(root.requirement)
@@ -258,6 +275,11 @@ class Candidate:
     version: Version
     file: DistributionFile
     direct: DirectReference | None = field(default=None, compare=False)
+
+    @property
+    def release(self) -> str:
+        """Its version without the local part, which names the build."""
+        return self.version.public
 
     @property
     def is_sdist(self) -> bool:
@@ -312,6 +334,33 @@ class Dependency:
         """Normalised extras, sorted."""
         return tuple(sorted(canonicalize_name(extra) for extra in self.requirement.extras))
 
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What is required: the package without an extra, and with each required extra."""
+        return tuple((self.name, extra) for extra in (None, *self.extras))
+
+
+def walk(
+    roots: Iterable[RootRequirement], dependencies_of: Callable[[Node], Iterable[Dependency]]
+) -> Iterator[tuple[NormalizedName, Dependency]]:
+    """Yield everything that requirements of the project lead to, each with the package that requires it.
+
+    The project itself is :data:`PROJECT`. What a node requires is asked once for each that is reached.
+    """
+    visited: set[Node] = set()
+    queue: list[Node] = []
+    for root in roots:
+        dependency = Dependency(name=root.name, requirement=root.requirement, instead_of=root.instead_of)
+        queue += dependency.nodes
+        yield PROJECT, dependency
+    while queue:
+        node = queue.pop()
+        if node not in visited:
+            visited.add(node)
+            for dependency in dependencies_of(node):
+                queue += dependency.nodes
+                yield node[0], dependency
+
 
 class CandidateSource(Protocol):
     """Source of the candidates of packages and of their requirements."""
@@ -344,30 +393,15 @@ class CandidateSource(Protocol):
         """Read the metadata of candidates in one parallel batch."""
 
     def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
-        """Start reading the pages of packages without waiting, and the metadata of the versions that come first.
-
-        Args:
-            names: The packages.
-            requirements: Requirements on any of them, which these versions satisfy.
-        """
+        """Start reading the pages of packages without waiting, and the metadata of the versions that come first."""
 
     def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
         """Start reading the metadata of candidates without waiting."""
 
 
-class RecordedCandidates(CandidateSource, Protocol):
-    """Source of candidates that also knows what criteria need of their files."""
-
-    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or `None` without a record of them."""
-
-    def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes; `None` if it is not known without a request."""
-
-
 def prefetch_roots(problem: ResolutionProblem, source: CandidateSource) -> None:
     """Start reading what the project itself requires, without waiting."""
-    roots = [root for root in problem.roots if not root.constraint and problem.applies(root.requirement)]
+    roots = problem.required
     source.prefetch(sorted({root.name for root in roots}), [root.requirement for root in roots])
 
 
@@ -392,11 +426,7 @@ def admits(requirement: Requirement, version: Version) -> bool:
 
 
 class NoStackError(UnsatisfiableError):
-    """Raised when no stack satisfies the requirements.
-
-    Attributes:
-        details: Lines that describe the conflict.
-    """
+    """Raised when no stack satisfies the requirements; `details` are lines that describe the conflict."""
 
     code = "unsatisfiable"
 
@@ -406,22 +436,12 @@ class NoStackError(UnsatisfiableError):
 
 
 class BuildsNeededError(NoStackError):
-    """Raised when there is a stack only if packages are built.
-
-    Attributes:
-        packages: The packages, each with its version or address.
-    """
+    """Raised when there is a stack only if packages, each with its version or address, are built."""
 
     code = "builds-needed"
 
     def __init__(self, packages: Sequence[str], *, reason: str = "", details: tuple[str, ...] = ()) -> None:
-        """Create the error.
-
-        Args:
-            packages: The packages, each with its version or address.
-            reason: Why they need a build; by default, because their requirements are only known after it.
-            details: Lines that describe what was found.
-        """
+        """Create the error; by default, the requirements of the packages are only known after a build."""
         reason = reason or f"the requirements of {quoted(packages)} are only known after a build"
         super().__init__(
             f"there is no stack without a build: {reason}",

@@ -14,10 +14,10 @@ from advisor.index.pages.filenames import split_variant_label
 from advisor.index.pages.page import DistributionFile
 from advisor.index.pages.reader import ProjectPage
 from advisor.index.variants.markers import VariantEnvironment
-from advisor.index.variants.metadata import NULL_LABEL, VariantMetadata, property_texts
+from advisor.index.variants.metadata import NULL_LABEL, VariantMetadata
 from advisor.index.variants.order import (
-    compatible_properties,
     order_variants,
+    property_texts,
     why_unsupported,
     with_static_properties,
 )
@@ -148,8 +148,8 @@ class VariantFileReader:
         variants, label = self.variants_of(candidate), label_of(candidate.file)
         if not label or variants is None or variants.metadata is None:
             return VariantEnvironment()
-        properties = compatible_properties(variants.metadata.variants[label], variants.properties)
-        return VariantEnvironment(label=label, properties=property_texts(properties))
+        properties = property_texts(variants.metadata.variants[label], variants.properties)
+        return VariantEnvironment(label=label, properties=properties)
 
     def explain(self, candidate: Candidate) -> str:
         """Return a sentence about the choice among the variants of a candidate's version; empty without variants."""

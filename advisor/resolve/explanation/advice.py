@@ -53,17 +53,10 @@ def score_basis(
     score: StackScore,
     unmeasured: Iterable[str],
 ) -> ScoreBasis:
-    """Return what the score of a stack is based on.
-
-    Args:
-        stack: Versions of the stack.
-        baseline: Versions of the baseline, which speed is compared with; may be empty.
-        score: What stacks are compared by.
-        unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
-    """
+    """Return what the score of a stack is based on; speed is compared with the baseline, which may be empty."""
     terms = score.estimator.terms({name: [version] for name, version in stack.items()}, baseline or stack)
-    measured = {gains.framework for gains in terms.frameworks}
-    measured |= {companion for gains in terms.frameworks for _, companion, _, _ in gains.groups()}
+    measured = {gains.framework for gains in terms}
+    measured |= {companion for gains in terms for _, companion, _, _ in gains.groups()}
     measured &= set(stack)
     unknown = set(unmeasured)
     unused = (set(FRAMEWORKS) & set(stack)) - measured - unknown

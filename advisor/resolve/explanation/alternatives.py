@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.resolve.candidates.problem import ResolutionProblem
 from advisor.resolve.explanation.advice import Advice
 from advisor.resolve.explanation.conflict import describe_conflict, find_conflict
 from advisor.resolve.explanation.prices import differences
@@ -97,6 +96,8 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
     newest_alternative = (
         None if newest == candidate.version else best_with_version(request, advice.optimum, name, newest)
     )
+    others = ",".join(f"!={version}" for version in sorted({candidate.version, newest}))
+    runner_up = _alternative(request, advice.optimum, name, Requirement(f"{name}{others}"), None)
     return Explanation(
         name=name,
         version=candidate.version,
@@ -108,7 +109,7 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
         verdicts=tuple(f"{v.message} ({v.source})" for v in request.score.rules.judge(name, candidate.version)),
         prediction=advice.prediction,
         against_newest=newest_alternative,
-        runner_up=_runner_up(request, advice.optimum, name, {candidate.version, newest}),
+        runner_up=None if runner_up.conflict else runner_up,
         replaces=tuple(r for r in replaced if r.replacement == name),
     )
 
@@ -120,15 +121,6 @@ def best_with_version(
     return _alternative(request, optimum, name, Requirement(f"{name}==={version}"), version)
 
 
-def _runner_up(
-    request: ResolutionRequest, optimum: Optimum, name: NormalizedName, excluded_versions: set[Version]
-) -> Alternative | None:
-    """Return the best stack that has none of the excluded versions."""
-    excluded = ",".join(f"!={version}" for version in sorted(excluded_versions))
-    alternative = _alternative(request, optimum, name, Requirement(f"{name}{excluded}"), None)
-    return alternative if not alternative.conflict else None
-
-
 def _alternative(
     request: ResolutionRequest,
     optimum: Optimum,
@@ -136,15 +128,18 @@ def _alternative(
     requirement: Requirement,
     version: Version | None,
 ) -> Alternative:
-    own = replace(request, score=replace(request.score, reference=optimum.newest))
-    other = own.with_problem(_with_requirement(request.problem, requirement))
+    own = request.with_score(reference=optimum.newest)
+    root = RootRequirement(requirement=requirement, origin="assumed for this comparison")
+    other = own.with_problem(request.problem.with_roots([root]))
     stated_version = version or Version("0")
     try:
         best = solve(other)
     except (StackTooLargeError, SearchLimitError) as error:
         return Alternative(version=stated_version, conflict=(error.message,))
     except InfeasibleError:
-        return Alternative(version=stated_version, conflict=_reason(other))
+        conflict = find_conflict(other)
+        lines = ("no stack was found",) if conflict is None else describe_conflict(conflict, other)
+        return Alternative(version=stated_version, conflict=lines)
     if best.stopped:
         return Alternative(version=stated_version, conflict=(f"not compared: {best.stopped}",))
     values = zip(best.bounds, optimum.bounds, strict=True)
@@ -155,17 +150,6 @@ def _alternative(
         prediction=request.score.estimator.predict(best.stack.versions, optimum.stack.versions),
         changes=differences(optimum.stack.versions, best.stack.versions),
     )
-
-
-def _with_requirement(problem: ResolutionProblem, requirement: Requirement) -> ResolutionProblem:
-    """Return a problem with one more requirement of the project."""
-    root = RootRequirement(requirement=requirement, origin="assumed for this comparison")
-    return replace(problem, roots=(*problem.roots, root))
-
-
-def _reason(request: ResolutionRequest) -> tuple[str, ...]:
-    conflict = find_conflict(request)
-    return ("no stack was found",) if conflict is None else describe_conflict(conflict, request)
 
 
 def alternatives_of(explanation: Explanation) -> Sequence[tuple[str, Alternative]]:

@@ -5,16 +5,21 @@ Every requirement of the project, every rule, and every dependency of one packag
 project requirements among them is found by the duality of conflicts and corrections: the smallest set that hits every
 known correction either conflicts, and is the result, or yields another correction (Ignatiev et al., Smallest MUS
 Extraction with Minimal Hitting Set Dualization, CP 2015). Other facts are dropped if the conflict remains without them.
+
+Most conflicts of real projects are visible without a search: `pip freeze` and conda environments pin every package, so
+that few requirements that admit one version each contradict each other.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
 
 from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
@@ -31,6 +36,8 @@ _SMALLEST_SECONDS = 1.5
 """Time limit of the search for the smallest conflict; metadata is read for it."""
 _REDUCTION_SECONDS = 2.0
 """Time limit of the reduction of the first conflict, and of the other facts; nothing is read for it."""
+_MOST_DEMANDS = 200
+"""Maximum number of requirements on one package that are compared in pairs."""
 _MAX_REQUIREMENTS = 3
 """Maximum number of different requirements of one package that are listed, each with the versions that have it."""
 
@@ -67,7 +74,7 @@ def _find_contradiction(request: ResolutionRequest) -> Contradiction | None:
     """Return the contradiction of a request that has no stack; `None` if it has one, or if a limit was reached."""
     effort = request.effort
     encoding = Encoding(request.problem, request.source, CriterionCosts(request.score).limits, guarded=True)
-    search = Search(request.problem, request.source, encoding, request.baseline)
+    search = Search(encoding, request.baseline)
     for iteration in range(1, MAX_ITERATIONS + 1):
         progress("looking for a contradiction: iteration %d", iteration)
         answer = _solve(encoding, effort, list(encoding.guards.values()))
@@ -112,7 +119,8 @@ class Contradiction:
         """
         self._reduction = replace(self._effort, limit=TimeLimit(_REDUCTION_SECONDS))
         everything = [fact for fact in self._guards if fact.root is not None]
-        roots = self._irreducible([fact for fact in everything if fact in self._first])
+        others = [fact for fact in self._guards if fact.root is None]
+        roots = self._irreducible([fact for fact in everything if fact in self._first], others)
         limit = self._effort.limit.at_most(_SMALLEST_SECONDS)
         try:
             smallest = self._smallest(everything, replace(self._effort, limit=limit))
@@ -120,7 +128,10 @@ class Contradiction:
         except KeyboardInterrupt:
             limit.interrupt()
         self._reduction = replace(self._effort, limit=TimeLimit(_REDUCTION_SECONDS))
-        relevant = self._relevant([fact for fact in self._guards if fact.root is None], roots)
+        # The search for the smallest conflict may have read further facts.
+        others = [fact for fact in self._guards if fact.root is None]
+        core = self._core([*others, *roots]) or set()
+        relevant = self._irreducible([fact for fact in others if fact in core], roots)
         return Conflict(
             stopped=limit.reason,
             roots=tuple(fact.root for fact in roots if fact.root is not None),
@@ -128,13 +139,12 @@ class Contradiction:
             rules=tuple(sorted(fact.rule for fact in relevant if fact.rule)),
         )
 
-    def _irreducible(self, roots: list[Fact]) -> list[Fact]:
-        """Return requirements that contradict each other only all together, by the metadata that was read."""
-        others = [fact for fact in self._guards if fact.root is None]
-        for root in list(roots):
-            if root in roots and (core := self._core([*(r for r in roots if r is not root), *others])) is not None:
-                roots = [r for r in roots if r in core]
-        return roots
+    def _irreducible(self, facts: list[Fact], others: Sequence[Fact]) -> list[Fact]:
+        """Return facts that contradict the others only all together, by the metadata that was read."""
+        for fact in list(facts):
+            if fact in facts and (core := self._core([*(f for f in facts if f is not fact), *others])) is not None:
+                facts = [f for f in facts if f in core]
+        return facts
 
     def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
         """Return facts among some that contradict each other, or `None` if they do not."""
@@ -181,10 +191,7 @@ class Contradiction:
     def _correction(self, facts: Sequence[Fact], roots: Sequence[Fact], effort: Effort) -> list[Fact]:
         """Return requirements without which the others have a solution, as few as the model knows; empty at a limit.
 
-        Args:
-            facts: Requirements that have a solution; the result contains none of them.
-            roots: All requirements.
-            effort: Limits.
+        It contains none of `facts`, which have a solution.
         """
         gains = {self._guards[fact]: -1 for fact in roots if fact not in facts}
         while True:
@@ -196,18 +203,6 @@ class Contradiction:
             compatible = [fact for fact in roots if answer.is_true(self._guards[fact])]
             if not self._conflicts(compatible, effort):
                 return [fact for fact in roots if fact not in compatible]
-
-    def _relevant(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
-        """Return the other facts that the conflict needs."""
-        core = self._core([*others, *roots]) or set()
-        relevant = [fact for fact in others if fact in core]
-        for fact in list(relevant):
-            if fact not in relevant:
-                continue
-            smaller = self._core([*(f for f in relevant if f is not fact), *roots])
-            if smaller is not None:
-                relevant = [f for f in relevant if f in smaller]
-        return relevant
 
 
 def describe_conflict(conflict: Conflict, request: ResolutionRequest) -> tuple[str, ...]:
@@ -225,15 +220,16 @@ def describe_conflict(conflict: Conflict, request: ResolutionRequest) -> tuple[s
     packages = {required for _, required in conflict.relations} | {root.name for root in conflict.roots}
     for name in sorted(packages - parents):
         lines.append(f"so no version of `{name}` satisfies all of this")
-        if _is_hopeless(name, conflict, admitted, source):
+        if _is_hopeless(name, admitted):
             candidates, why = source.candidates(name), source.reasons(name)
             lines[-1] += f"; available candidates: {_span(candidates)}" if candidates else "; it has no candidates"
             lines[-1] += f" (excluded: {why})" if why else ""
     return tuple(lines)
 
 
-def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, source: CandidateSource) -> bool:
+def _is_hopeless(name: NormalizedName, admitted: _Admitted) -> bool:
     """Whether a single one of the conflicting requirements admits no candidate of a package."""
+    source, conflict = admitted.source, admitted.conflict
     candidates = [
         c
         for c in source.candidates(name)
@@ -246,41 +242,36 @@ def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, 
     return any(not any(admits(requirement, c.version) for c in candidates) for requirement in requested)
 
 
+@dataclass(frozen=True, slots=True)
 class _Admitted:
     """The candidates and extras of a package under the conflicting requirements."""
 
-    def __init__(self, conflict: Conflict, problem: ResolutionProblem, source: CandidateSource) -> None:
-        self._conflict = conflict
-        self._problem = problem
-        self._source = source
+    conflict: Conflict
+    problem: ResolutionProblem
+    source: CandidateSource
 
     def of(self, name: NormalizedName) -> list[Candidate]:
-        specifiers = [root.requirement for root in self._conflict.roots if root.name == name]
-        return [c for c in self._source.candidates(name) if all(admits(s, c.version) for s in specifiers)]
+        specifiers = [root.requirement for root in self.conflict.roots if root.name == name]
+        return [c for c in self.source.candidates(name) if all(admits(s, c.version) for s in specifiers)]
 
     def requirements(
         self, parent: NormalizedName, required: NormalizedName
     ) -> Iterator[tuple[Candidate, NormalizedName | None, list[Dependency]]]:
         """Yield what each known candidate of a package, or an extra of it, requires of another package."""
-        extras = (None, *self.extras_of(parent))
-        for candidate in filter(self._source.is_known, self.of(parent)):
-            for extra in extras:
-                if several := [d for d in self._source.dependencies(candidate, extra) or () if d.name == required]:
+        for candidate in filter(self.source.is_known, self.of(parent)):
+            for extra in (None, *self.extras_of(parent)):
+                if several := [d for d in self.source.dependencies(candidate, extra) or () if d.name == required]:
                     yield candidate, extra, several
-
-    def is_stated(self, candidate: Candidate) -> bool:
-        """Whether the project states the metadata of a candidate."""
-        return self._problem.stated_of(candidate) is not None
 
     def extras_of(self, name: NormalizedName) -> list[NormalizedName]:
         requested = {
-            canonicalize_name(e) for root in self._conflict.roots if root.name == name for e in root.requirement.extras
+            canonicalize_name(e) for root in self.conflict.roots if root.name == name for e in root.requirement.extras
         }
-        for parent, required in self._conflict.relations:
+        for parent, required in self.conflict.relations:
             if required == name and parent != name:
-                readable = (c for c in self.of(parent) if self._source.is_known(c))
+                readable = (c for c in self.of(parent) if self.source.is_known(c))
                 requested |= {
-                    e for c in readable for d in self._source.dependencies(c) or () if d.name == name for e in d.extras
+                    e for c in readable for d in self.source.dependencies(c) or () if d.name == name for e in d.extras
                 }
         return sorted(requested)
 
@@ -303,7 +294,7 @@ def _relation(parent: NormalizedName, required: NormalizedName, admitted: _Admit
     texts: dict[tuple[str, str], list[Candidate]] = {}
     for candidate, extra, several in admitted.requirements(parent, required):
         text = " and ".join(map(_requirement_text, several))
-        text += " (by the metadata that the project states)" if admitted.is_stated(candidate) else ""
+        text += " (by the metadata that the project states)" if admitted.problem.stated_of(candidate) else ""
         texts.setdefault((f"{parent}[{extra}]" if extra else str(parent), text), []).append(candidate)
     lines = [f"`{node}` {_span(candidates)} requires {text}" for (node, text), candidates in texts.items()]
     if len(lines) > _MAX_REQUIREMENTS:
@@ -339,3 +330,56 @@ def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> Reso
     free.specifier = SpecifierSet()
     relaxed = replace(root, requirement=free, hashes=frozenset())
     return replace(problem, roots=tuple(relaxed if r is root else r for r in problem.roots))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Demand:
+    """A requirement, of the project or of a package, that holds in every stack with a requirement of the project."""
+
+    requirement: Requirement
+    root: RootRequirement
+    parent: NormalizedName | None
+
+    def admits(self, version: Version) -> bool:
+        return admits(self.requirement, version)
+
+
+def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) -> Conflict | None:
+    """Return a conflict of at most two requirements of the project that admit only one version each.
+
+    They conflict with each other, or the two versions need different versions of a third package. `None` if there is
+    none of this kind, although there may be others.
+    """
+    demands: dict[NormalizedName, list[_Demand]] = {}
+    pinned: list[tuple[RootRequirement, Candidate]] = []
+    for name in sorted({root.name for root in problem.required}):
+        for root in problem.roots_of(name):
+            demands.setdefault(root.name, []).append(_Demand(requirement=root.requirement, root=root, parent=None))
+            admitted = [c for c in source.candidates(name) if admits(root.requirement, c.version)]
+            if len(admitted) == 1:
+                pinned.append((root, admitted[0]))
+    source.fetch(candidate for _, candidate in pinned)
+    for root, candidate in pinned:
+        for extra in (None, *sorted(root.requirement.extras)):
+            for dependency in source.dependencies(candidate, NormalizedName(extra) if extra else None) or ():
+                demand = _Demand(requirement=dependency.requirement, root=root, parent=candidate.name)
+                demands.setdefault(dependency.name, []).append(demand)
+    source.prefetch(sorted(demands))
+    conflicts = [
+        conflict for name in sorted(demands) if (conflict := _conflict_on(name, demands[name], source)) is not None
+    ]
+    return min(conflicts, key=lambda conflict: len(conflict.roots), default=None)
+
+
+def _conflict_on(name: NormalizedName, demands: Sequence[_Demand], source: CandidateSource) -> Conflict | None:
+    """Return the smallest conflict of at most two requirements on one package; `None` if there is none."""
+    versions = [candidate.version for candidate in source.candidates(name)]
+    if any(all(demand.admits(version) for demand in demands) for version in versions):
+        return None
+    for size in (1, 2):
+        for some in itertools.combinations(demands[:_MOST_DEMANDS], size):
+            if not any(all(demand.admits(version) for demand in some) for version in versions):
+                roots = tuple(dict.fromkeys(demand.root for demand in some))
+                relations = sorted({(demand.parent, name) for demand in some if demand.parent is not None})
+                return Conflict(roots=roots, relations=tuple(relations), rules=())
+    return None

@@ -26,8 +26,6 @@ from knowledge.estimate.interface import Prediction
 
 CUDA_LIBRARIES = ("nvidia-", "cuda-")
 """First parts of the names of packages with NVIDIA's libraries."""
-
-
 _MOST_NAMES = 3
 """Number of packages up to which they are named."""
 
@@ -69,13 +67,7 @@ def violated_rules(versions: Mapping[str, Version], rules: RuleBook) -> list[Ver
 
 
 def run_obstacle(label: str, versions: Mapping[str, Version], score: StackScore) -> str:
-    """Return why a stack does not run on the target, by the rules or by observed failures; empty if it does.
-
-    Args:
-        label: What to call the stack.
-        versions: Its versions.
-        score: The rules and the observations.
-    """
+    """Return why a stack does not run on the target, by the rules or by observed failures; empty if it does."""
     reasons = [verdict.message for verdict in violated_rules(versions, score.rules)]
     for name in sorted(FRAMEWORKS.keys() & versions.keys()):
         if reason := score.estimator.failures(name).get(str(versions[name])):
@@ -90,14 +82,7 @@ def collect_findings(
     *,
     current: Mapping[str, Version],
 ) -> list[AdviceFinding]:
-    """Return the findings about the best stack of a request.
-
-    Args:
-        request: The request.
-        optimum: Its best stack.
-        prediction: Predicted speed-up of the stack over the baseline.
-        current: Currently locked versions, by package; empty if there is no lock.
-    """
+    """Return the findings about the best stack of a request, and about the current lock, which may be empty."""
     source, rules, stack = request.source, request.score.rules, optimum.stack
     return [
         *(
@@ -111,12 +96,16 @@ def collect_findings(
             if package in stack.versions and _is_required(request, package, extra)
         ),
         *_of_prediction(prediction, stack.versions),
-        *_unknown_driver(rules, stack.versions),
         *_of_proof(optimum),
+        *(
+            # Nobody said which driver the target has.
+            note("ADV119", unknown_driver_text(runtime), source=runtime.source)
+            for runtime in filter(None, [rules.runtime_without_driver(stack.versions)])
+        ),
         *build_findings(request, stack),
         *_slowdown_findings(request, stack, current),
         *_missing_records(optimum, source),
-        *(_skip_finding(s) for s in source.skipped() if _is_reported(s)),
+        *(_skip_finding(s) for s in source.skipped() if "metadata" in s.reason or "upload time" in s.reason),
     ]
 
 
@@ -161,12 +150,6 @@ def sorted_findings(findings: Iterable[AdviceFinding]) -> tuple[AdviceFinding, .
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
 
 
-def _unknown_driver(rules: RuleBook, versions: Mapping[str, Version]) -> Iterator[AdviceFinding]:
-    """Yield which driver a stack needs, if nobody said which one the target has."""
-    if (runtime := rules.runtime_without_driver(versions)) is not None:
-        yield note("ADV119", unknown_driver_text(runtime), source=runtime.source)
-
-
 def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:
     """Whether an extra is required, and was not only considered for the target's accelerator."""
     name = canonicalize_name(package)
@@ -194,10 +177,6 @@ def _slowdown_findings(
             if rule.id not in remaining:
                 message = f"{label} a documented slow-down: {text}"
                 yield note("ADV117", message, package=name, source=rule.source)
-
-
-def _is_reported(skipped: SkippedCandidates) -> bool:
-    return any(part in skipped.reason for part in ("metadata", "upload time"))
 
 
 def _skip_finding(skipped: SkippedCandidates) -> AdviceFinding:
@@ -232,15 +211,12 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
     names = {candidate.name for candidate in stack}
     replaced = {package.name for package in replaced_packages(request.problem, request.source, stack)}
     for substitution in request.problem.substitutions.values():
-        adds_extras = substitution.replacement == substitution.package
-        if substitution.package not in (names if adds_extras else replaced):
-            continue
-        if adds_extras:
-            code, reason = "ADV109", "and uses the target's accelerator"
-        else:
-            code, reason = "ADV112", "and suits the target"
-        message = f"`{substitution}` is locked where `{substitution.package}` is required, {reason}"
-        yield note(code, message, package=substitution.replacement, source=substitution.source)
+        code, reason, affected = "ADV112", "suits the target", replaced
+        if substitution.replacement == substitution.package:
+            code, reason, affected = "ADV109", "uses the target's accelerator", names
+        if substitution.package in affected:
+            message = f"`{substitution}` is locked where `{substitution.package}` is required, and {reason}"
+            yield note(code, message, package=substitution.replacement, source=substitution.source)
     yield from _idle_extras(request)
     if failed := sorted(request.source.failed_builds.items()):
         indexes = quoted([without_credentials(base) for base, _ in failed])
@@ -249,13 +225,7 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
 
 
 def untried_replacements_finding(packages: Sequence[str], *, compared: int, untried: int) -> AdviceFinding:
-    """Return the finding that there were too many combinations of replacements to compare all of them.
-
-    Args:
-        packages: Packages whose replacements were not tried.
-        compared: Number of combinations that were compared.
-        untried: Number of combinations that were not.
-    """
+    """Return the finding that replacements of some packages were not tried, because there are too many combinations."""
     message = (
         f"{untried} of {count(compared + untried, 'combination')} of replacements were not tried: {quoted(packages)} "
         f"{'is' if len(packages) == 1 else 'are'} left as required; name fewer packages in `replace-packages`, or "
@@ -297,16 +267,11 @@ def _of_build(request: ResolutionRequest, candidate: Candidate) -> Iterator[Advi
     further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
     if builds.is_idle(candidate):
         return
-    newer = any(c.version > candidate.version and builds.is_idle(c) for c in _other_releases(candidate, offered))
+    newer = any(c.version > candidate.version and c.release != candidate.release and builds.is_idle(c) for c in offered)
     if newer or len(builds.alternatives(candidate, offered)) > 1:
         skipped = f"; newer releases have only builds for other hardware there{further}" if newer else ""
         message = f"{text}; from `{without_credentials(candidate.file.index)}`{skipped}"
         yield note("ADV109", message, package=candidate.name)
-
-
-def _other_releases(candidate: Candidate, offered: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield the candidates that are no builds of the release of a candidate."""
-    return (other for other in offered if other.version.public != candidate.version.public)
 
 
 def _without_extras(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
@@ -322,9 +287,7 @@ def _without_extras(request: ResolutionRequest, candidate: Candidate) -> Iterato
 
 def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
     """Yield the extras that the project requires for an accelerator which the target does not have."""
-    for root in request.problem.roots:
-        if root.constraint or not request.problem.applies(root.requirement):
-            continue
+    for root in request.problem.required:
         for extra in request.score.builds.idle_extras(root.name, root.requirement.extras):
             message = (
                 f"the project requires `{extra.package}[{','.join(extra.extras)}]`, which is for {extra.build}, "
@@ -362,9 +325,9 @@ def _effect(
     """Return how the download changes with a replacement of the same version; empty if it is not known."""
     try:
         offered = request.source.candidates(replacement)
-        same = next((c for c in offered if c.version.public == candidate.version.public), None)
+        same = next((c for c in offered if c.release == candidate.release), None)
         if same is None:
-            return f" (it has no version {candidate.version.public})"
+            return f" (it has no version {candidate.release})"
         unneeded, added = _other_packages(request, stack, candidate, same)
         before = [request.source.size(c) for c in (candidate, *unneeded)]
         after = [request.source.size(c) for c in (same, *added)]

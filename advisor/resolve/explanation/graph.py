@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from networkx import DiGraph, shortest_simple_paths
 from packaging.utils import NormalizedName
 
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem
-from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_by_replacement, requirements_within
+from advisor.resolve.candidates.problem import PROJECT, Candidate, CandidateSource, ResolutionProblem
+from advisor.resolve.explanation.stack_requirements import replaced_by_replacement, requirements_within
 
 MAX_PATHS = 20
 """Maximum number of paths that are listed."""

@@ -9,25 +9,24 @@ from advisor.domain.progress import announce, progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import count, quoted, size_text, size_texts
+from advisor.resolve.candidates.compatible_files import PRERELEASE
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import (
     NO_PACKAGES,
     BuildsNeededError,
-    Candidate,
     CandidateStack,
     NoStackError,
     SizeLimitError,
     admits,
 )
-from advisor.resolve.candidates.selection import PRERELEASE
 from advisor.resolve.explanation.conflict import (
     Conflict,
     describe_conflict,
     find_conflict,
+    find_pinned_conflict,
     is_contradictory,
     relax_requirement,
 )
-from advisor.resolve.explanation.pinned_conflict import find_pinned_conflict
 from advisor.resolve.optimum.baseline import FIRST_ROUNDS, BaselineLimitError, resolve_baseline
 from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError
@@ -41,9 +40,7 @@ _HINT_SECONDS = 3.0
 def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackError:
     """Return the error that explains why there is no stack, with the cheapest change that allows one.
 
-    Args:
-        request: The request that has no stack.
-        baseline: Whether the requirements alone, without the rules, have a solution.
+    With a `baseline`, the requirements alone, without the rules, have a solution.
     """
     request = admitting_untried_sdists(request)
     if not baseline and (conflict := find_pinned_conflict(request.problem, request.source)) is not None:
@@ -55,7 +52,7 @@ def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErro
 
 def admitting_untried_sdists(request: ResolutionRequest) -> ResolutionRequest:
     """Return the request without the rule about sdists whose build was not tried."""
-    return replace(request, score=replace(request.score, admits_untried_sdists=True))
+    return request.with_score(admits_untried_sdists=True)
 
 
 def untried_sdists_error(request: ResolutionRequest) -> BuildsNeededError | None:
@@ -106,12 +103,7 @@ def error_about_size(
 
 
 def error_without_versions(request: ResolutionRequest, roots: Sequence[RootRequirement]) -> NoStackError:
-    """Return the error about requirements of the project that admit no version.
-
-    Args:
-        request: The request that has no stack.
-        roots: The requirements, of :func:`advisor.resolve.optimum.baseline.without_versions`.
-    """
+    """Return the error about requirements of the project that admit no version."""
     names = sorted({root.name for root in roots})
     details: list[str] = []
     for name in names:
@@ -133,13 +125,18 @@ def _error_about_builds(request: ResolutionRequest) -> NoStackError:
     A conflict that remains if sdists require what they state without a build is no matter of builds.
     """
     problem, source = request.source.assuming_sdists()
-    assumed = replace(request, problem=problem, source=source, score=replace(request.score, source=source))
+    assumed = replace(request, problem=problem).with_score(source=source)
     try:
         stack = resolve_baseline(problem, source, max_rounds=FIRST_ROUNDS, limit=request.effort.limit)
     except NoStackError:
         if is_contradictory(assumed):
             return _conflict_error(assumed, baseline=False)
-        stack = CandidateStack(c for root in problem.roots for c in _only_candidates(root, source))
+        offered = [
+            [c for c in source.candidates(root.name) if admits(root.requirement, c.version)]
+            for root in problem.roots
+            if not root.constraint
+        ]
+        stack = CandidateStack(several[0] for several in offered if len(several) == 1)
     packages = sorted({c for c in stack if source.needs_build(c)})
     if not packages:
         return _conflict_error(request, baseline=False)
@@ -148,7 +145,6 @@ def _error_about_builds(request: ResolutionRequest) -> NoStackError:
 
 
 def _conflict_error(request: ResolutionRequest, *, baseline: bool) -> NoStackError:
-    """Return the error with the smallest conflict; see :func:`no_stack_error`."""
     conflict = find_conflict(request)
     message = "no set of versions satisfies the requirements"
     if baseline or (conflict and conflict.rules):
@@ -211,9 +207,8 @@ def _best_within_hint(request: ResolutionRequest, limit: TimeLimit) -> Optimum:
     """
     # A plain stack to start from: the problem itself has none.
     baseline = resolve_baseline(request.problem, request.source, max_rounds=FIRST_ROUNDS, limit=limit)
-    effort = replace(request.effort, work=_HINT_WORK, limit=limit)
-    score = replace(request.score, reference=NO_PACKAGES)
-    return solve(replace(request, score=score, baseline=baseline, effort=effort))
+    request = replace(request, effort=replace(request.effort, work=_HINT_WORK, limit=limit))
+    return solve(request.with_score(reference=NO_PACKAGES, baseline=baseline))
 
 
 def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement]) -> str | None:
@@ -256,9 +251,3 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
     if best is not None:
         return best[1]
     return "" if limit.is_over or not is_decided else None
-
-
-def _only_candidates(root: RootRequirement, source: IndexCandidates) -> list[Candidate]:
-    """Return the candidate that a requirement of the project admits if it admits one; else nothing."""
-    admitted = [c for c in source.candidates(root.name) if admits(root.requirement, c.version)]
-    return admitted if len(admitted) == 1 and not root.constraint else []

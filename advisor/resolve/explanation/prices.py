@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +13,7 @@ from packaging.version import Version
 from advisor.domain.progress import progress
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted, size_text
-from advisor.resolve.candidates.problem import NoStackError, ResolutionProblem
+from advisor.resolve.candidates.problem import NoStackError
 from advisor.resolve.explanation.conflict import relax_requirement
 from advisor.resolve.optimum.baseline import FIRST_ROUNDS, resolve_newest_stack
 from advisor.resolve.optimum.request import ResolutionRequest, Solved, solve
@@ -60,7 +61,7 @@ def constraint_prices(solved: Solved) -> tuple[Price, ...]:
     prices: list[Price] = []
     if (max_size := request.score.max_size) is not None:
         progress("pricing the limit of the download")
-        unlimited = replace(request, score=replace(request.score, max_size=None))
+        unlimited = request.with_score(max_size=None)
         limit = f"--max-size {size_text(max_size)}"
         prices.append(_price_of(limit, "limit of the download", solved, lambda: unlimited))
     for root in request.problem.roots:
@@ -69,7 +70,9 @@ def constraint_prices(solved: Solved) -> tuple[Price, ...]:
         problem = relax_requirement(request.problem, root)
         if problem is not None:
             progress("pricing `%s`", root.requirement)
-            prices.append(_price_of(str(root.requirement), root.origin, solved, partial(_relaxed, request, problem)))
+            relaxed = request.with_problem(problem)
+            make_request = partial(with_own_baseline, relaxed)
+            prices.append(_price_of(str(root.requirement), root.origin, solved, make_request))
     return tuple(sorted(prices, key=lambda price: (not price.binds, -price.speedup, -price.libyears)))
 
 
@@ -88,13 +91,7 @@ def _price_of(constraint: str, origin: str, solved: Solved, make_request: Callab
 
 
 def agreement_price(target: str, agreed: Solved, own: Solved) -> Price:
-    """Return what one target loses by having the versions of the other targets.
-
-    Args:
-        target: Name of the target.
-        agreed: The best stack with the common versions.
-        own: The best stack without the other targets.
-    """
+    """Return what one target loses by having the versions of the other targets."""
     return _price("the same versions for all targets", f"target `{target}`", agreed, own)
 
 
@@ -105,13 +102,9 @@ def python_prices(
     requires_python: str | None,
     solve_for: Callable[[str, TimeLimit], Solved],
 ) -> tuple[Price, ...]:
-    """Return the gain from other interpreter versions.
+    """Return the gain from other interpreter versions, such as ``3.12``; `solve_for` has a time limit for each.
 
-    Args:
-        solved: The best stack for the target's interpreter.
-        versions: Interpreter versions, such as ``3.12``.
-        requires_python: The project's ``requires-python``, or `None`; versions that it excludes are marked.
-        solve_for: Returns the best stack for an interpreter version, with its own time limit.
+    Versions that the project's `requires-python` excludes are marked.
     """
     prices = []
     policy, limit = solved.request.problem.policy, solved.request.effort.limit
@@ -138,10 +131,6 @@ def python_prices(
     return tuple(prices)
 
 
-def _relaxed(request: ResolutionRequest, problem: ResolutionProblem) -> ResolutionRequest:
-    return with_own_baseline(request.with_problem(problem))
-
-
 def with_own_baseline(request: ResolutionRequest) -> ResolutionRequest:
     """Return the request with the baseline of its own problem, as an advice for this problem has it.
 
@@ -151,16 +140,11 @@ def with_own_baseline(request: ResolutionRequest) -> ResolutionRequest:
         baseline = resolve_newest_stack(request.problem, request.source, request.effort.limit, max_rounds=FIRST_ROUNDS)
     except NoStackError:
         return request
-    return replace(request, baseline=baseline, score=replace(request.score, baseline=baseline))
+    return request.with_score(baseline=baseline)
 
 
 def _attempt(solve_other: Callable[[], Solved], limit: TimeLimit) -> Solved | str:
-    """Return the best stack of another request, or why there is none.
-
-    Args:
-        solve_other: Returns the best stack.
-        limit: Time limit of all prices; interrupted if the user interrupts the search.
-    """
+    """Return the best stack of another request, or why there is none; an interruption by the user ends the limit."""
     if limit.is_over:
         return f"not priced: {limit.reason}"
     try:
@@ -176,7 +160,6 @@ def _attempt(solve_other: Callable[[], Solved], limit: TimeLimit) -> Solved | st
 
 
 def _price(constraint: str, origin: str, solved: Solved, other: Solved) -> Price:
-    """Return the price of a constraint; it binds if the two stacks differ."""
     changes = differences(solved.stack.versions, other.stack.versions)
     return Price(
         constraint=constraint,
@@ -194,10 +177,8 @@ def _libyears_gained(solved: Solved, other: Solved) -> float:
     hours = 0
     for candidate in other.stack:
         if candidate.name in before and before[candidate.name] != candidate.version:
-            candidates = {
-                c.version: c for side in (solved, other) for c in side.request.source.candidates(candidate.name)
-            }
-            behind = hours_behind([candidates[version] for version in sorted(candidates, reverse=True)])
+            sides = (side.request.source.candidates(candidate.name) for side in (solved, other))
+            behind = hours_behind(itertools.chain(*sides))
             hours += behind[before[candidate.name]] - behind[candidate.version]
     return hours / HOURS_A_YEAR
 

@@ -8,8 +8,8 @@ from packaging.utils import NormalizedName
 
 from advisor.domain.words import interval_text, quoted, ratio_text
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, CandidateStack, ResolutionProblem, admits
-from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_by_replacement, requirements_within
+from advisor.resolve.candidates.problem import PROJECT, Candidate, CandidateSource, CandidateStack, ResolutionProblem
+from advisor.resolve.explanation.stack_requirements import replaced_by_replacement, requirements_within
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import Optimum
 from knowledge.catalogue.rule_book import RuleBook
@@ -45,11 +45,7 @@ def explain_stack(
 ) -> dict[str, str]:
     """Return, for each package of the best stack, why it has its version and what requires it, in a few words.
 
-    Args:
-        request: The request.
-        optimum: Its best stack.
-        prediction: Prediction for the stack over the baseline.
-        settings: Recommended settings of each package that the baseline's version does not have.
+    The settings are the recommended ones that the baseline's versions do not have, by package.
     """
     problem, source, stack, baseline = request.problem, request.source, optimum.stack, request.baseline
     paths = _shortest_paths(requirements_within(problem, source, stack))
@@ -90,12 +86,8 @@ def _with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[s
 
 def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: IndexCandidates) -> bool:
     """Whether the next newer version that the project admits was left out because it has to be built."""
-    roots = [root.requirement for root in problem.roots_of(candidate.name)]
-    newer = [
-        other
-        for other in source.candidates(candidate.name)
-        if other.version > candidate.version and all(admits(requirement, other.version) for requirement in roots)
-    ]
+    offered = source.candidates(candidate.name)
+    newer = [other for other in offered if other.version > candidate.version and problem.admits(other)]
     return bool(newer) and source.is_known(newer[-1]) and source.lacks_build(newer[-1])
 
 
@@ -132,14 +124,7 @@ def _requirers(
 def _slow_in_baseline(
     stack: CandidateStack, baseline: CandidateStack, rules: RuleBook, *, known: Collection[str]
 ) -> dict[NormalizedName, str]:
-    """Return the documented slow-down of each package of the baseline that the stack avoids.
-
-    Args:
-        stack: The stack.
-        baseline: The baseline.
-        rules: The rules that apply to the target.
-        known: Packages whose version has another reason.
-    """
+    """Return the documented slow-down that the stack avoids, of each package of the baseline without another reason."""
     remaining = {rule.id for rule, _ in rules.slowdowns_of(stack.versions)}
     avoided = [
         (rule, name)
@@ -166,7 +151,7 @@ def _reason(
         if change.package == candidate.name and plain is not None and not prediction.obstacle:
             ratio, interval = ratio_text(change.speedup, "exact"), interval_text(change, "exact")
             return f"predicted {ratio}x the speed of {plain.version} {interval}"
-    if candidate.version.public == source.candidates(candidate.name)[0].version.public:
+    if candidate.release == source.candidates(candidate.name)[0].version.public:
         return "newest for the target"
     if plain is None:
         return "newest that the other choices admit"

@@ -12,6 +12,7 @@ from advisor.resolve.score.costs import speed_steps
 from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.catalogue.settings import Numerics, code_of, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.hardware import DETECTED
 from knowledge.domain.ratio import Ratio, WithRatio, product
 from knowledge.estimate.gains import SettingGains, SettingValue
 from knowledge.estimate.interface import Estimator, Prediction
@@ -77,13 +78,7 @@ class CombinedGain(WithRatio):
 def recommended_settings(
     stack: Mapping[str, Version], estimator: Estimator, settings: TargetSettings
 ) -> tuple[RecommendedSetting, ...]:
-    """Return the settings of the frameworks of a stack that the advice says something about, the recommended first.
-
-    Args:
-        stack: Versions of the stack.
-        estimator: Predictions from the observations.
-        settings: The settings that may be chosen.
-    """
+    """Return the settings of the frameworks of a stack that the advice says something about, the recommended first."""
     effects: dict[tuple[str, str], list[SettingEffect]] = {}
     for effect in estimator.compared_settings(stack):
         effects.setdefault((effect.package, effect.setting), []).append(effect)
@@ -115,12 +110,6 @@ def compared_effects(
     """Return the measured effects of run-time settings of the frameworks of a stack.
 
     Values that the stack's version or the machine does not have are left out, unless the advice is about them.
-
-    Args:
-        stack: Versions of the stack.
-        estimator: Predictions from the observations.
-        settings: The settings that may be chosen.
-        listed: The settings that the advice says something about.
     """
     of_advice = {(s.package, s.name, s.value) for s in listed}
     return tuple(
@@ -145,13 +134,7 @@ def values_to_set(settings: Iterable[RecommendedSetting]) -> dict[str, dict[str,
 def combined_gain(
     recommended: Iterable[RecommendedSetting], stack: Mapping[str, Version], estimator: Estimator
 ) -> CombinedGain | None:
-    """Return the predicted speed-up by the recommended settings together; `None` if there are none.
-
-    Args:
-        recommended: Settings of the advice.
-        stack: Versions of the stack.
-        estimator: Predictions from the observations.
-    """
+    """Return the predicted speed-up by the recommended settings together; `None` if there are none."""
     values = {(s.package, (s.name, s.value)) for s in recommended if s.status == "recommended"}
     if not values:
         return None
@@ -166,14 +149,8 @@ def combined_gain(
 def gain_with_settings(prediction: Prediction, gain: CombinedGain | None) -> CombinedGain | None:
     """Return the speed-up of a stack with its recommended settings over the baseline without settings.
 
-    The errors of the two predictions count as independent, as in the score.
-
-    Args:
-        prediction: Prediction for the stack over the baseline, both without settings.
-        gain: What the settings gain; `None` if none are recommended.
-
-    Returns:
-        The speed-up; `None` without settings, or if there is no speed-up over the baseline to report.
+    The errors of the two predictions count as independent, as in the score. `None` without settings, or if there is no
+    speed-up over the baseline to report.
     """
     if gain is None or prediction.is_same or not prediction.is_known:
         return None
@@ -213,7 +190,8 @@ def _described(
     own = shipped_settings()[name].framework(backend)
     assert choice is not None
     assert own is not None
-    installed = installed_libraries(choice.library) if settings.is_this_machine else dict.fromkeys(choice.library)
+    is_here = settings.hardware.name == DETECTED
+    installed = installed_libraries(choice.library) if is_here else dict.fromkeys(choice.library)
     return RecommendedSetting(
         package=framework,
         name=name,

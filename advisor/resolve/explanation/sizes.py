@@ -45,11 +45,7 @@ class PackageSize:
 
 @dataclass(frozen=True, kw_only=True)
 class StackSizes:
-    """The sizes of the packages of a stack.
-
-    Attributes:
-        packages: The packages, sorted by name.
-    """
+    """The sizes of the packages of a stack, sorted by name."""
 
     packages: tuple[PackageSize, ...]
 
@@ -108,13 +104,7 @@ def read_sizes(
 ) -> AdviceSizes:
     """Return the sizes of a stack and of what it is compared with; a file of both is read once.
 
-    Args:
-        client: The package indexes.
-        source: The candidates that the stack was chosen from.
-        stack: The stack.
-        baseline: The baseline; empty if there is none.
-        current: Packages of the current lock, by name; `None` if there is none.
-        wait_for: Whether to wait for sizes that have not been read yet.
+    The baseline may be empty, and the current lock `None`. Without `wait_for`, sizes that were not read are unknown.
     """
     candidates = [candidate for candidate in (*stack, *baseline) if _has_file(candidate)]
     sizes = client.file_sizes.read([candidate.file for candidate in candidates], wait_for=wait_for)

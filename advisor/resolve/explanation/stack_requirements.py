@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from packaging.utils import NormalizedName
 
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, Dependency, ResolutionProblem
-
-PROJECT = NormalizedName("")
-"""The node of the project itself."""
+from advisor.resolve.candidates.problem import (
+    PROJECT,
+    Candidate,
+    CandidateSource,
+    Dependency,
+    Node,
+    ResolutionProblem,
+    walk,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,32 +40,17 @@ class ReplacedPackage:
 def requirements_of_stack(
     problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
 ) -> Iterator[tuple[NormalizedName, Dependency]]:
-    """Yield each requirement of :data:`PROJECT` and of the packages of a stack, with what has the requirement.
+    """Return each requirement of :data:`PROJECT` and of the packages of a stack, with what has the requirement.
 
     Of the extras of a package, those that something requires count.
     """
     candidates = {candidate.name: candidate for candidate in stack}
-    visited: set[tuple[NormalizedName, NormalizedName | None]] = set()
-    queue: list[tuple[NormalizedName, NormalizedName | None]] = []
-    for root in problem.roots:
-        if not root.constraint and problem.applies(root.requirement):
-            dependency = Dependency(name=root.name, requirement=root.requirement, instead_of=root.instead_of)
-            queue += _required_parts(dependency)
-            yield PROJECT, dependency
-    while queue:
-        name, extra = queue.pop()
-        if (name, extra) in visited:
-            continue
-        visited.add((name, extra))
-        if name in candidates:
-            for dependency in source.dependencies(candidates[name], extra) or ():
-                queue += _required_parts(dependency)
-                yield name, dependency
 
+    def dependencies_of(node: Node) -> Iterable[Dependency]:
+        name, extra = node
+        return (source.dependencies(candidates[name], extra) or ()) if name in candidates else ()
 
-def _required_parts(dependency: Dependency) -> list[tuple[NormalizedName, NormalizedName | None]]:
-    """Return the package that is required, without an extra and with each of the required extras."""
-    return [(dependency.name, extra) for extra in (None, *dependency.extras)]
+    return walk(problem.required, dependencies_of)
 
 
 def requirements_within(

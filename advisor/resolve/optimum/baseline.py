@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -20,6 +20,7 @@ from advisor.resolve.candidates.problem import (
     CandidateSource,
     CandidateStack,
     Dependency,
+    Node,
     NoStackError,
     ResolutionProblem,
     admits,
@@ -27,13 +28,13 @@ from advisor.resolve.candidates.problem import (
 )
 from knowledge.domain.errors import AdvisorError
 
-Identifier = tuple[NormalizedName, NormalizedName | None]
-"""A package, or a package with one extra; the extra is a separate node that pins its package."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvelibRequirement:
-    """A requirement in resolvelib's graph: on a package, or on one extra of it; the project itself has no parent."""
+    """A requirement in resolvelib's graph: on a package, or on one extra of it; the project itself has no parent.
+
+    An extra is a node of its own, which pins its package.
+    """
 
     dependency: Dependency
     extra: NormalizedName | None
@@ -63,50 +64,46 @@ class BaselineLimitError(NoStackError):
     code = "baseline-limit"
 
 
-class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Identifier]):
-    """Provides resolvelib with candidates; ``pins`` limits each package to one version."""
+@dataclass(kw_only=True, eq=False)
+class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Node]):
+    """Provides resolvelib with candidates; ``pins`` limits each package to one version.
 
-    def __init__(
-        self,
-        problem: ResolutionProblem,
-        source: CandidateSource,
-        *,
-        pins: Mapping[NormalizedName, Candidate] | None,
-        is_left_out: Callable[[Candidate], bool] | None,
-        limit: TimeLimit | None,
-    ) -> None:
-        self._problem = problem
-        self._source = source
-        self._pins = pins
-        self._is_left_out = is_left_out
-        self._limit = limit
-        self.refused: set[str] = set()
-        """Packages whose older versions were refused: no requirement excluded a newer one whose build failed."""
-        self._satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = {}
+    Attributes:
+        refused: Packages whose older versions were refused: no requirement excluded a newer one whose build failed.
+    """
 
-    def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Identifier:
-        """Return the node of a requirement or a candidate."""
+    problem: ResolutionProblem
+    source: CandidateSource
+    pins: Mapping[NormalizedName, Candidate] | None
+    is_left_out: Callable[[Candidate], bool] | None
+    limit: TimeLimit | None
+    refused: set[str] = field(default_factory=set)
+    _satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = field(
+        default_factory=dict
+    )
+
+    def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Node:
         if isinstance(requirement_or_candidate, ResolvelibRequirement):
             return requirement_or_candidate.dependency.name, requirement_or_candidate.extra
         return requirement_or_candidate.candidate.name, requirement_or_candidate.extra
 
     def narrow_requirement_selection(
         self,
-        identifiers: Iterable[Identifier],
-        resolutions: Mapping[Identifier, ResolvelibCandidate],
-        candidates: Mapping[Identifier, Iterator[ResolvelibCandidate]],
-        information: Mapping[Identifier, Iterator[Any]],
+        identifiers: Iterable[Node],
+        resolutions: Mapping[Node, ResolvelibCandidate],
+        candidates: Mapping[Node, Iterator[ResolvelibCandidate]],
+        information: Mapping[Node, Iterator[Any]],
         backtrack_causes: Sequence[Any],
-    ) -> Iterable[Identifier]:
+    ) -> Iterable[Node]:
         """Return the nodes among which :meth:`get_preference` decides; with pins, the order does not matter."""
-        return identifiers if self._pins is None else list(identifiers)[:1]
+        return identifiers if self.pins is None else list(identifiers)[:1]
 
     def get_preference(
         self,
-        identifier: Identifier,
-        resolutions: Mapping[Identifier, ResolvelibCandidate],
-        candidates: Mapping[Identifier, Iterator[ResolvelibCandidate]],
-        information: Mapping[Identifier, Iterator[Any]],
+        identifier: Node,
+        resolutions: Mapping[Node, ResolvelibCandidate],
+        candidates: Mapping[Node, Iterator[ResolvelibCandidate]],
+        information: Mapping[Node, Iterator[Any]],
         backtrack_causes: Sequence[Any],
     ) -> Any:
         """Return pip's order: pinned packages, causes of conflicts, the project's own requirements, then by name."""
@@ -124,14 +121,14 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
 
     def find_matches(
         self,
-        identifier: Identifier,
-        requirements: Mapping[Identifier, Iterator[ResolvelibRequirement]],
-        incompatibilities: Mapping[Identifier, Iterator[ResolvelibCandidate]],
+        identifier: Node,
+        requirements: Mapping[Node, Iterator[ResolvelibRequirement]],
+        incompatibilities: Mapping[Node, Iterator[ResolvelibCandidate]],
     ) -> Callable[[], Iterator[ResolvelibCandidate]]:
         """Return the candidates that every requirement on the node admits, newest first."""
         name, extra = identifier
         nodes = list(requirements[identifier])
-        roots = [root.requirement for root in self._problem.roots_of(name)]
+        roots = [root.requirement for root in self.problem.roots_of(name)]
         specified = [*(node.dependency.requirement for node in nodes), *roots]
         of_others = [*(node.dependency.requirement for node in nodes if node.parent != name), *roots]
         incompatible = {node.candidate.version for node in incompatibilities[identifier]}
@@ -145,32 +142,26 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
             for number, candidate in enumerate(admitted):
                 self._check_limit()
                 # An extra pins its package, for which this is decided.
-                newer = self._source.failed_newer(candidate) if self._pins is None and extra is None else ()
+                newer = self.source.failed_newer(candidate) if self.pins is None and extra is None else ()
                 if any(all(admits(r, version) for r in of_others) for version in newer):
                     self.refused.add(name)
                     continue
                 steps = len(incompatible) + number
-                if steps and not self._source.is_known(candidate):
+                if steps and not self.source.is_known(candidate):
                     # A long way back takes few requests in turn.
-                    self._source.prefetch_metadata(admitted[number : number + min(2 * steps, _MOST_AHEAD)])
-                if self._source.dependencies(candidate) is not None:
+                    self.source.prefetch_metadata(admitted[number : number + min(2 * steps, _MOST_AHEAD)])
+                if self.source.dependencies(candidate) is not None:
                     yield ResolvelibCandidate(candidate=candidate, extra=extra)
 
         return matches
 
     def _check_limit(self) -> None:
-        """Raise an error if the time is over.
-
-        Raises:
-            BaselineLimitError: If it is.
-        """
-        if self._limit is not None and self._limit.is_over:
+        if self.limit is not None and self.limit.is_over:
             raise BaselineLimitError(
-                f"the plain resolver found no stack: {self._limit.reason}", hint="allow more time with `--time-limit`"
+                f"the plain resolver found no stack: {self.limit.reason}", hint="allow more time with `--time-limit`"
             )
 
     def is_satisfied_by(self, requirement: ResolvelibRequirement, candidate: ResolvelibCandidate) -> bool:
-        """Whether a candidate meets a requirement."""
         # Called for every pair in every round: cached by identity; storing the pair keeps the identities valid.
         key = (id(requirement), id(candidate))
         if key not in self._satisfied:
@@ -183,42 +174,33 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         package = candidate.candidate
         self._check_limit()
         progress("resolving the newest versions: %s %s", package.name, package.version)
-        dependencies = self._source.dependencies(package, candidate.extra) or ()
-        self._source.prefetch([d.name for d in dependencies], [d.requirement for d in dependencies])
+        dependencies = self.source.dependencies(package, candidate.extra) or ()
+        self.source.prefetch([d.name for d in dependencies], [d.requirement for d in dependencies])
         origin = f"{package.name} {package.version}"
         requirements = [requirement for d in dependencies for requirement in split_extras(d, origin, package.name)]
         if candidate.extra is not None:
-            requirements.append(
-                ResolvelibRequirement(
-                    dependency=_pin(package),
-                    extra=None,
-                    origin=f"{package.name}[{candidate.extra}]",
-                    parent=package.name,
-                )
-            )
+            pin = Dependency(name=package.name, requirement=Requirement(f"{package.name}==={package.version}"))
+            requirements += split_extras(pin, f"{package.name}[{candidate.extra}]", package.name)
         return requirements
 
     def _candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
-        if self._pins is not None:
-            return (self._pins[name],) if name in self._pins else ()
-        every = self._source.candidates(name)
-        if self._is_left_out is None:
+        if self.pins is not None:
+            return (self.pins[name],) if name in self.pins else ()
+        every = self.source.candidates(name)
+        if self.is_left_out is None:
             return every
-        plain = tuple(c for c in every if not self._is_left_out(c))
-        roots = [root.requirement for root in self._problem.roots_of(name)]
-        return plain if any(all(admits(root, c.version) for root in roots) for c in plain) else every
-
-
-def _pin(candidate: Candidate) -> Dependency:
-    return Dependency(name=candidate.name, requirement=Requirement(f"{candidate.name}==={candidate.version}"))
+        plain = tuple(c for c in every if not self.is_left_out(c))
+        return plain if any(map(self.problem.admits, plain)) else every
 
 
 def split_extras(
     dependency: Dependency, origin: str, parent: NormalizedName | None = None
 ) -> list[ResolvelibRequirement]:
     """Split a requirement into one on the package and one on each of its extras."""
-    extras: list[NormalizedName | None] = [None, *dependency.extras]
-    return [ResolvelibRequirement(dependency=dependency, extra=e, origin=origin, parent=parent) for e in extras]
+    return [
+        ResolvelibRequirement(dependency=dependency, extra=extra, origin=origin, parent=parent)
+        for _, extra in dependency.nodes
+    ]
 
 
 def resolve_baseline(
@@ -230,18 +212,10 @@ def resolve_baseline(
     max_rounds: int = MOST_ROUNDS,
     limit: TimeLimit | None = None,
 ) -> CandidateStack:
-    """Resolve a problem, newest versions first.
+    """Resolve a problem, newest versions first; return the chosen candidates, sorted by name.
 
-    Args:
-        problem: The problem.
-        source: The candidates.
-        pins: The only candidate of each package; by default all candidates are used.
-        is_left_out: Whether to leave out a candidate if the project's requirements admit another one of its package.
-        max_rounds: Limit of the search, in resolvelib's rounds.
-        limit: Time limit.
-
-    Returns:
-        The chosen candidates, sorted by name.
+    With `pins`, these are the only candidates, by package. A candidate that is left out counts only if the project's
+    requirements admit no other one of its package. The search has a limit of resolvelib's rounds.
 
     Raises:
         NoStackError: If no stack satisfies the requirements.
@@ -249,9 +223,14 @@ def resolve_baseline(
     """
     if pins is None:
         prefetch_roots(problem, source)
-    provider = _Provider(problem, source, pins=pins, is_left_out=is_left_out, limit=limit)
+    provider = _Provider(problem=problem, source=source, pins=pins, is_left_out=is_left_out, limit=limit)
+    required = [
+        requirement
+        for root in problem.required
+        for requirement in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
+    ]
     try:
-        result = Resolver(provider, BaseReporter()).resolve(_root_requirements(problem), max_rounds=max_rounds)
+        result = Resolver(provider, BaseReporter()).resolve(required, max_rounds=max_rounds)
     except ResolutionImpossible as error:
         raise _impossible(error, provider.refused) from None
     except (ResolutionTooDeep, RecursionError):
@@ -271,16 +250,6 @@ def _impossible(error: ResolutionImpossible[Any, Any], refused: set[str]) -> NoS
         return BaselineLimitError(f"the plain resolver found no stack: builds of {quoted(sorted(refused))} failed")
     lines = (f"{c.requirement.origin} requires `{c.requirement.dependency.requirement}`" for c in error.causes)
     return NoStackError("no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines)))
-
-
-def _root_requirements(problem: ResolutionProblem) -> list[ResolvelibRequirement]:
-    """Return what the project itself requires on the target."""
-    return [
-        item
-        for root in problem.roots
-        if not root.constraint and problem.applies(root.requirement)
-        for item in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
-    ]
 
 
 def resolve_newest_stack(
@@ -310,13 +279,11 @@ def without_versions(problem: ResolutionProblem, source: IndexCandidates) -> lis
     These are single requirements or, if each of them admits a version, all requirements on the package.
     """
     unsatisfied: list[RootRequirement] = []
-    for name in sorted({r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}):
-        roots = problem.roots_of(name)
-        versions = [candidate.version for candidate in source.candidates(name)]
-        if any(all(admits(root.requirement, v) for root in roots) for v in versions):
-            continue
-        single = [root for root in roots if not any(admits(root.requirement, v) for v in versions)]
-        unsatisfied += single or roots
+    for name in sorted({root.name for root in problem.required}):
+        roots, offered = problem.roots_of(name), source.candidates(name)
+        if not any(map(problem.admits, offered)):
+            single = [root for root in roots if not any(admits(root.requirement, c.version) for c in offered)]
+            unsatisfied += single or roots
     return unsatisfied
 
 
@@ -328,9 +295,7 @@ def check_roots(problem: ResolutionProblem, source: IndexCandidates) -> None:
         UnavailableError: If an index cannot be read.
     """
     prefetch_roots(problem, source)
-    for root in problem.roots:
-        if root.constraint or not problem.applies(root.requirement):
-            continue
+    for root in problem.required:
         if not source.is_on_index(root.name):
             raise NoStackError(
                 f"package `{root.name}`, required by {root.origin}, is not on any configured index",

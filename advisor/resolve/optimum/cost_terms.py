@@ -34,18 +34,18 @@ class CostTerms:
         """
         for name in sorted({choice[0] for pair in pairs for choice in pair}):
             if name in self._encoding.candidates:
-                self._encoding.expand(name, len(self._encoding.allowed(name)))
+                self._encoding.expand(name, len(self._encoding.allowed[name]))
         collected: dict[Literal, int] = {}
         priced = {name for name, _ in choices}
         for name in self._encoding.candidates:
             if name not in priced:
                 continue
-            prices = [choices.get((name, candidate.version), 0) for candidate in self._encoding.allowed(name)]
+            prices = [choices.get((name, candidate.version), 0) for candidate in self._encoding.allowed[name]]
             self._expand_cheaper(name, prices)
-            explicit = self._encoding.choices(name)
+            explicit = self._encoding.choices[name]
             collected.update(zip(explicit.values(), prices, strict=False))
             if len(explicit) < len(prices):
-                collected[self._encoding.older(name)] = min(prices[len(explicit) :])
+                collected[self._encoding.older[name]] = min(prices[len(explicit) :])
         for ones, others, cost in self._alike(pairs):
             both = self._product(self._any_of(ones), self._any_of(others))
             collected[both] = collected.get(both, 0) + cost
@@ -57,7 +57,7 @@ class CostTerms:
         for choices, cost in costs.items():
             if all(name in self._encoding.candidates for name, _ in choices):
                 for name, _ in choices:
-                    self._encoding.expand(name, len(self._encoding.allowed(name)))
+                    self._encoding.expand(name, len(self._encoding.allowed[name]))
                 literals = [self._encoding.literal(choice) for choice in sorted(choices)]
                 # A version that the project does not admit has no literal.
                 if None not in literals:
@@ -69,11 +69,11 @@ class CostTerms:
         """Return the costs of extras that may be required in addition, by literal."""
         collected: dict[Literal, int] = {}
         for (name, place), cost in costs.items():
-            literals = self._encoding.option_literals(name)
+            literals = self._encoding.options.get(name, ())
             if cost and literals:
                 literal = literals[-1 if place is None else place]
                 if place is None:
-                    literal = self._product(self._encoding.present(name), literal)
+                    literal = self._product(self._encoding.present[name], literal)
                 collected[literal] = cost
         return collected
 
@@ -84,7 +84,7 @@ class CostTerms:
             if name in self._encoding.candidates:
                 if name not in self._absent:
                     self._absent[name] = self._model.boolean()
-                    self._model.exactly_one((self._absent[name], self._encoding.present(name)))
+                    self._model.exactly_one((self._absent[name], self._encoding.present[name]))
                 collected[self._absent[name]] = cost
         return collected
 
@@ -106,26 +106,26 @@ class CostTerms:
     def _compare_releases(self, one: NormalizedName, other: NormalizedName, different: Literal) -> None:
         """Require that a package has the release of another one if both are in the stack, or that they differ."""
         explicit: dict[str, list[Literal]] = {}
-        for version, literal in self._encoding.choices(other).items():
+        for version, literal in self._encoding.choices[other].items():
             explicit.setdefault(version.public, []).append(literal)
-        older = {candidate.version.public for candidate in self._encoding.older_candidates(other)}
-        choices = [(literal, {version.public}) for version, literal in self._encoding.choices(one).items()]
-        if rest := {candidate.version.public for candidate in self._encoding.older_candidates(one)}:
-            choices.append((self._encoding.older(one), rest))
+        older = {candidate.release for candidate in self._encoding.older_candidates(other)}
+        choices = [(literal, {version.public}) for version, literal in self._encoding.choices[one].items()]
+        if rest := {candidate.release for candidate in self._encoding.older_candidates(one)}:
+            choices.append((self._encoding.older[one], rest))
         for literal, releases in choices:
             same = [equal for release in releases for equal in explicit.get(release, ())]
             if releases & older:
-                same.append(self._encoding.older(other))
+                same.append(self._encoding.older[other])
             # The model grows: a constraint of fewer explicit candidates stays valid, and a new one is stricter.
             key = (literal, different, frozenset(same))
             if key not in self._compared:
                 self._compared.add(key)
-                absent = negated(self._encoding.present(other))
+                absent = negated(self._encoding.present[other])
                 self._model.require_any([negated(literal), absent, different, *same])
 
     def _expand_cheaper(self, name: NormalizedName, prices: Sequence[int]) -> None:
         """Expand a package until no other candidate is cheaper than the explicit ones: it would likely be chosen."""
-        explicit = len(self._encoding.choices(name))
+        explicit = len(self._encoding.choices[name])
         dearest = max(prices[:explicit], default=0)
         cheaper = [place for place in range(explicit, len(prices)) if prices[place] < dearest]
         if cheaper:

@@ -12,7 +12,7 @@ problem, which every refinement tightens:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
@@ -20,12 +20,9 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, Dependency, Node, ResolutionProblem, admits
 from advisor.resolve.optimum.solver import Literal, SolverModel, SolverResult, negated
 from advisor.resolve.score.costs import Candidates, Choice, Limits, PairedChoice
-
-Node = tuple[NormalizedName, NormalizedName | None]
-"""A package, or one extra of it."""
 
 INITIAL_EXPLICIT = 8
 """Number of candidates of a package that are explicit at first."""
@@ -36,14 +33,7 @@ Need = tuple[Literal, NormalizedName, NormalizedName | None, Dependency]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A constraint of the model that can be part of a conflict: a requirement, a dependency or a rule.
-
-    Attributes:
-        root: The project's own requirement, if it is one.
-        parent: The package that requires another, if it is a dependency.
-        required: The package that is required.
-        rule: The reason of the rule, if it is one.
-    """
+    """A part of a conflict: a requirement of the project, a package that requires another, or the reason of a rule."""
 
     root: RootRequirement | None = None
     parent: NormalizedName | None = None
@@ -55,10 +45,18 @@ class Encoding:
     """The model of the packages and dependencies that are known so far.
 
     Attributes:
+        problem: The problem.
+        source: The candidates.
         model: The model; copy it to add constraints for one call of the solver.
         candidates: Candidates of each package in the model, newest first.
         required: Packages that the project's own requirements name.
         guards: Literal that enables each fact; empty unless facts are guarded.
+        present: Literal that is true if a package is in the stack.
+        allowed: Candidates that the project's own requirements and the rules admit, newest first.
+        choices: Literals of the explicit ones among them, by version.
+        older: Literal for all others, if there are any.
+        options: Literals for the extras that may be required of a package in addition, and at last one for none of
+            them, if there are such extras.
     """
 
     def __init__(
@@ -74,18 +72,18 @@ class Encoding:
         self.candidates: dict[NormalizedName, tuple[Candidate, ...]] = {}
         self.required: set[NormalizedName] = set()
         self.guards: dict[Fact, Literal] = {}
-        self._problem = problem
-        self._source = source
+        self.problem = problem
+        self.source = source
         self._limits = limits
         self._guarded = guarded
         self._initial_explicit = explicit
-        self._options: dict[NormalizedName, list[Literal]] = {}
+        self.options: dict[NormalizedName, list[Literal]] = {}
         self._options_with: dict[tuple[NormalizedName, NormalizedName], list[Literal]] = {}
-        self._present: dict[NormalizedName, Literal] = {}
-        self._allowed: dict[NormalizedName, list[Candidate]] = {}
+        self.present: dict[NormalizedName, Literal] = {}
+        self.allowed: dict[NormalizedName, list[Candidate]] = {}
         self._expanded: set[NormalizedName] = set()
-        self._literals: dict[NormalizedName, dict[Version, Literal]] = {}
-        self._older: dict[NormalizedName, Literal] = {}
+        self.choices: dict[NormalizedName, dict[Version, Literal]] = {}
+        self.older: dict[NormalizedName, Literal] = {}
         self._extra_literals: dict[NormalizedName, dict[NormalizedName, Literal]] = {}
         self._encoded: set[tuple[str, NormalizedName | None]] = set()
         self._needs: dict[NormalizedName, list[Need]] = {}
@@ -97,46 +95,25 @@ class Encoding:
         """Return the literal of a choice, or `None` if it has none."""
         name, version = choice
         if version is None:
-            return negated(self._present[name]) if name in self._present else None
-        return self._literals.get(name, {}).get(version)
-
-    def choices(self, name: NormalizedName) -> Mapping[Version, Literal]:
-        """Return the explicit choices of a package, newest first."""
-        return self._literals[name]
-
-    def allowed(self, name: NormalizedName) -> Sequence[Candidate]:
-        """Return the candidates that the project's own requirements and the rules admit, newest first."""
-        return self._allowed[name]
-
-    def present(self, name: NormalizedName) -> Literal:
-        """Return the literal that is true if a package is in the stack."""
-        return self._present[name]
-
-    def older(self, name: NormalizedName) -> Literal:
-        """Return the literal for all candidates of a package that are not explicit."""
-        return self._older[name]
+            return negated(self.present[name]) if name in self.present else None
+        return self.choices.get(name, {}).get(version)
 
     def older_candidates(self, name: NormalizedName) -> Sequence[Candidate]:
         """Return the allowed candidates of a package that are not explicit, newest first."""
-        return self._allowed[name][len(self._literals[name]) :]
+        return self.allowed[name][len(self.choices[name]) :]
 
     def selected_candidates(self, answer: SolverResult) -> dict[NormalizedName, Candidate]:
         """Return the explicit candidates that a solution chooses, by package."""
-        return {
-            name: candidate
-            for name, literals in sorted(self._literals.items())
-            for candidate, literal in zip(self._allowed[name], literals.values(), strict=False)
-            if answer.is_true(literal)
-        }
+        return {c.name: c for c in sorted(c for literal, c in self._explicit() if answer.is_true(literal))}
 
-    def unexpanded(self, answer: SolverResult) -> list[NormalizedName]:
-        """Return the packages whose candidate in a solution is not explicit."""
-        return sorted(name for name, literal in self._older.items() if answer.is_true(literal))
+    def _explicit(self) -> Iterator[tuple[Literal, Candidate]]:
+        for name, literals in self.choices.items():
+            yield from zip(literals.values(), self.allowed[name], strict=False)
 
     def add_packages(self, names: Iterable[NormalizedName]) -> None:
         """Add packages to the model."""
         fresh = sorted(set(names) - set(self.candidates))
-        self.candidates.update((name, self._source.candidates(name)) for name in fresh)
+        self.candidates.update((name, self.source.candidates(name)) for name in fresh)
         limits = self._limits(self.candidates)
         for name in fresh:
             self._add(name, limits)
@@ -147,18 +124,18 @@ class Encoding:
         for name in fresh:
             self.expand(name, self._initial_explicit)
             self._add_options(name)
-            for root in self._problem.roots_of(name):
+            for root in self.problem.roots_of(name):
                 if not root.constraint:
                     self._require_root(name, root)
 
     def _add_options(self, name: NormalizedName) -> None:
         """Add the extras that may be required of a package in addition: exactly one of them, or none."""
-        options = self._problem.extra_options.get(name)
+        options = self.problem.extra_options.get(name)
         if not options:
             return
         literals = [self.model.boolean() for _ in range(len(options) + 1)]
         self.model.exactly_one(literals)
-        self._options[name] = literals
+        self.options[name] = literals
         pending: list[tuple[Candidate, NormalizedName | None]] = []
         for literal, option in zip(literals, options, strict=False):
             requirement = Requirement(f"{name}[{','.join(sorted(option.extras))}]{option.versions}")
@@ -172,25 +149,9 @@ class Encoding:
             self._require(name, [need])
         self.add_dependencies(candidate for candidate, _ in pending)
 
-    def option_literals(self, name: NormalizedName) -> Sequence[Literal]:
-        """Return a literal for each of the extras that may be required of a package in addition, and one for none.
-
-        Empty if there are no such extras.
-        """
-        return self._options.get(name, ())
-
-    def selected_options(self, answer: SolverResult) -> dict[NormalizedName, int]:
-        """Return the place of the extras that a solution requires in addition, by package."""
-        return {
-            name: place
-            for name, literals in sorted(self._options.items())
-            for place, literal in enumerate(literals[:-1])
-            if answer.is_true(literal)
-        }
-
     def expand(self, name: NormalizedName, count: int) -> None:
         """Make at least ``count`` candidates of a package explicit, the newest first."""
-        literals, allowed = self._literals[name], self._allowed[name]
+        literals, allowed = self.choices[name], self.allowed[name]
         fresh = allowed[len(literals) : count]
         if not fresh and name in self._expanded:
             return
@@ -200,10 +161,10 @@ class Encoding:
             for any_of in self._exclusive.get((name, candidate.version), ()):
                 self.model.require(any_of, when=literals[candidate.version])
         parts = [literals[c.version] for c in fresh]
-        whole = self._older.pop(name, self._present[name])
+        whole = self.older.pop(name, self.present[name])
         if len(literals) < len(allowed):
-            self._older[name] = self.model.boolean()
-            parts.append(self._older[name])
+            self.older[name] = self.model.boolean()
+            parts.append(self.older[name])
         self.model.exactly_one((negated(whole), *parts))
         for key in [key for key in self._admitted if key[0] == name]:
             del self._admitted[key]
@@ -218,11 +179,11 @@ class Encoding:
             candidate, extra = queue.pop()
             literal = self.literal((candidate.name, candidate.version))
             key = (candidate.file.url, extra)
-            if literal is None or key in self._encoded or not self._source.is_known(candidate):
+            if literal is None or key in self._encoded or not self.source.is_known(candidate):
                 continue
             self._encoded.add(key)
-            dependencies = self._source.dependencies(candidate, extra)
-            if extra is not None and self._source.lacks_extra(candidate, extra):
+            dependencies = self.source.dependencies(candidate, extra)
+            if extra is not None and self.source.lacks_extra(candidate, extra):
                 # An option needs a version that provides its extras; other requirements on them are only reported.
                 for option in self._options_with.get((candidate.name, extra), ()):
                     self.model.require_any([negated(literal), negated(option)])
@@ -251,18 +212,18 @@ class Encoding:
 
     def _add(self, name: NormalizedName, limits: Limits) -> None:
         """Add a package without explicit candidates."""
-        roots = self._problem.roots_of(name)
-        self._present[name] = self.model.boolean()
-        self._literals[name] = {}
-        self._allowed[name] = []
+        roots = self.problem.roots_of(name)
+        self.present[name] = self.model.boolean()
+        self.choices[name] = {}
+        self.allowed[name] = []
         for candidate in self.candidates[name]:
             choice = (name, candidate.version)
             refused = [root for root in roots if not admits(root.requirement, candidate.version)]
             if self._guarded or not (refused or choice in limits.forbidden):
-                self._allowed[name].append(candidate)
+                self.allowed[name].append(candidate)
         if self._guarded:
-            self.expand(name, len(self._allowed[name]))
-            for version, literal in self._literals[name].items():
+            self.expand(name, len(self.allowed[name]))
+            for version, literal in self.choices[name].items():
                 for root in roots:
                     if not admits(root.requirement, version):
                         self.model.require(negated(literal), when=self._guard(Fact(root=root)))
@@ -286,7 +247,7 @@ class Encoding:
     def _require_root(self, name: NormalizedName, root: RootRequirement) -> None:
         self.required.add(name)
         guard = self._guard(Fact(root=root))
-        self.model.require(self._present[name], when=guard)
+        self.model.require(self.present[name], when=guard)
         dependency = Dependency(name=name, requirement=root.requirement)
         pending = list(self._add_extras(dependency))
         for extra in dependency.extras:
@@ -298,16 +259,16 @@ class Encoding:
         alike: dict[tuple[Node, tuple[Version, ...], bool], dict[Literal, None]] = {}
         for literal, parent, extra, dependency in needs:
             admitted = self._admitted_by(dependency)
-            older = name in self._older and self._admits_older(dependency)
+            older = any(admits(dependency.requirement, c.version) for c in self.older_candidates(name))
             alike.setdefault(((parent, extra), admitted, older), {})[literal] = None
         for ((parent, extra), admitted, older), literals in alike.items():
             guard = self._guard(Fact(parent=parent, required=name))
             conditions = [self._extra_literals[parent][extra]] if extra is not None else []
-            right = [self._literals[name][version] for version in admitted]
+            right = [self.choices[name][version] for version in admitted]
             # At most one parent and at most one admitted version are true, so each count is 0 or 1.
             self.model.at_most_as_many(
                 literals,
-                [*right, self._older[name]] if older else right,
+                [*right, self.older[name]] if older else right,
                 when=conditions if guard is None else [*conditions, guard],
             )
 
@@ -317,11 +278,8 @@ class Encoding:
     def _admitted_by(self, dependency: Dependency) -> tuple[Version, ...]:
         key = (dependency.name, str(dependency.requirement.specifier))
         if key not in self._admitted:
-            self._admitted[key] = tuple(v for v in self._literals[dependency.name] if admits(dependency.requirement, v))
+            self._admitted[key] = tuple(v for v in self.choices[dependency.name] if admits(dependency.requirement, v))
         return self._admitted[key]
-
-    def _admits_older(self, dependency: Dependency) -> bool:
-        return any(admits(dependency.requirement, c.version) for c in self.older_candidates(dependency.name))
 
     def _guard(self, fact: Fact) -> Literal | None:
         if not self._guarded:
@@ -351,16 +309,15 @@ class Encoding:
                         model.require(needed, when=excludes)
             model.require_any(excluding, when=literal)
         for name in sorted(self.candidates.keys() - self.required):
-            model.require_any(self.supports(name), when=self._present[name])
+            model.require_any(self.supports(name), when=self.present[name])
         return model
 
     def _failed_builds(self) -> list[tuple[Literal, NormalizedName, Version]]:
         """Return each explicit choice with its package and each newer version whose build failed."""
         return [
-            (literal, name, version)
-            for name, literals in self._literals.items()
-            for candidate, literal in zip(self._allowed[name], literals.values(), strict=False)
-            for version in self._source.failed_newer(candidate)
+            (literal, candidate.name, version)
+            for literal, candidate in self._explicit()
+            for version in self.source.failed_newer(candidate)
         ]
 
     @property
@@ -370,21 +327,20 @@ class Encoding:
 
     def forbid(self, stack: Iterable[Candidate]) -> None:
         """Forbid stacks that contain all explicit choices of a stack."""
-        self.model.require_any([negated(self._literals[c.name][c.version]) for c in stack])
+        self.model.require_any([negated(self.choices[c.name][c.version]) for c in stack])
 
     def unread(self, *, only_sdists: bool = False) -> list[Literal]:
         """Return the explicit choices whose metadata has not been read."""
         return [
             literal
-            for name, literals in self._literals.items()
-            for candidate, literal in zip(self._allowed[name], literals.values(), strict=False)
-            if not self._source.is_known(candidate) and (candidate.is_sdist or not only_sdists)
+            for literal, candidate in self._explicit()
+            if not self.source.is_known(candidate) and (candidate.is_sdist or not only_sdists)
         ]
 
     def supports(self, name: NormalizedName) -> list[Literal]:
         """Return the choices that require a package, or that may require it, since their metadata has not been read."""
         requiring = {literal for literal, parent, _, _ in self._needs.get(name, ()) if parent != name}
-        requiring.update(literal for other, literal in self._older.items() if other != name)
+        requiring.update(literal for other, literal in self.older.items() if other != name)
         # Of packages that are not loaded, only who requires them is known.
         requiring.update(n[0] for other, needs in self._needs.items() if other not in self._expanded for n in needs)
-        return sorted(requiring.union(self.unread()).difference(self._literals[name].values()))
+        return sorted(requiring.union(self.unread()).difference(self.choices[name].values()))

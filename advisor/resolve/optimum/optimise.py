@@ -14,6 +14,7 @@ absent package counts as newest. So the result is unique and does not depend on 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from packaging.utils import NormalizedName
 
@@ -55,36 +56,29 @@ def optimise(
         KeyboardInterrupt: If the user interrupts the search, and the time limit does not keep results or the rules
             exclude the stack to start from.
     """
-    return _Optimisation(problem, source, costs, start, effort or Effort(), explicit).optimum()
+    encoding = Encoding(problem, source, costs.limits, explicit=explicit)
+    return _Optimisation(costs, start, effort or Effort(), encoding).optimum()
 
 
+@dataclass
 class _Optimisation:
     """One search for the best stack."""
 
-    def __init__(
-        self,
-        problem: ResolutionProblem,
-        source: CandidateSource,
-        costs: StackCosts,
-        start: Sequence[Candidate],
-        effort: Effort,
-        explicit: int,
-    ) -> None:
-        self._problem = problem
-        self._source = source
-        self._costs = costs
-        self._start = start
-        self._effort = effort
-        self._encoding = Encoding(problem, source, costs.limits, explicit=explicit)
-        self._stages = Stages(self._encoding, effort, start, self._required_names)
-        self._iteration = 0
-        self._best: Optimum | None = None
-        """The last stack that is optimal, but perhaps not the first of those with its score."""
+    _costs: StackCosts
+    _start: Sequence[Candidate]
+    _effort: Effort
+    _encoding: Encoding
+    _iteration: int = 0
+    _best: Optimum | None = None
+    """The last stack that is optimal, but perhaps not the first of those with its score."""
+
+    def __post_init__(self) -> None:
+        self._stages = Stages(self._encoding, self._effort, self._start)
 
     def optimum(self) -> Optimum:
         """Return the best stack, or at a limit the best one so far."""
         try:
-            search = Search(self._problem, self._source, self._encoding, self._start)
+            search = Search(self._encoding, self._start)
             search.add_packages(self._costs.compared_beyond(self._start))
             while self._iteration < MAX_ITERATIONS:
                 self._iteration += 1
@@ -112,7 +106,7 @@ class _Optimisation:
         bounds, selection = stages.solve(objectives, budgets)
         # With a limit of a sum, or the size as the only criterion, to break ties takes as long as to solve: only once,
         # at the end. With rewards, the first solution must be known to deserve them.
-        breaks_ties_at_end = bool(budgets) or stages.has_rewards or len(objectives) == 1
+        breaks_ties_at_end = bool(budgets) or bool(stages.rewarded) or len(objectives) == 1
         if not breaks_ties_at_end:
             selection = stages.prefer_newest()
         stack = self._refined(search, selection)
@@ -123,19 +117,11 @@ class _Optimisation:
 
     def _refined(self, search: Search, selection: Mapping[NormalizedName, Candidate]) -> Sequence[Candidate] | None:
         """Refine the model by a choice; return its stack if it is known to be a solution."""
-        extras = self._extras_of(self._stages.options)
+        extras = self._stages.extras
         stack = search.refine(selection, self._stages.unexpanded, extras=extras)
         if stack is None or not self._stages.rewards_are_justified(stack):
             return None
         return stack if search.excludes_failed_builds(stack, extras) else None
-
-    def _extras_of(self, options: Mapping[NormalizedName, int]) -> dict[NormalizedName, frozenset[str]]:
-        return {name: self._problem.extra_options[name][place].extras for name, place in options.items()}
-
-    def _required_names(
-        self, selection: Mapping[NormalizedName, Candidate], options: Mapping[NormalizedName, int]
-    ) -> set[NormalizedName]:
-        return reached_by(self._problem, self._source, selection, extras=self._extras_of(options)).names
 
     def _optimum(self, stack: Sequence[Candidate], bounds: tuple[Bound, ...], stopped: str = "") -> Optimum:
         return Optimum(
@@ -144,7 +130,7 @@ class _Optimisation:
             unique=self._stages.unique and not stopped,
             iterations=self._iteration,
             candidates=sum(len(offered) for offered in self._encoding.candidates.values()),
-            fetched=len(self._source.fetched),
+            fetched=len(self._encoding.source.fetched),
             stopped=stopped,
             options={} if stopped else self._stages.options,
             failed_builds=self._encoding.failed_builds,
@@ -164,20 +150,20 @@ class _Optimisation:
 
     def _is_solution(self, stack: Sequence[Candidate]) -> bool:
         """Whether a stack is known to satisfy the problem; its packages may not have been loaded before the end."""
+        problem, source = self._encoding.problem, self._encoding.source
         selection, loaded = {c.name: c for c in stack}, self._encoding.candidates
         if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, self._costs.limits(loaded)):
             return False
-        if reached_by(self._problem, self._source, selection).unknown:
+        if reached_by(problem, source, selection).unknown:
             return False
         try:
-            verify(self._problem, self._source, stack)
+            verify(problem, source, stack)
         except VerificationError:
             return False
         return True
 
 
 def _is_excluded(stack: Sequence[Candidate], limits: Limits) -> bool:
-    """Whether a stack is excluded."""
     choices = {(c.name, c.version) for c in stack}
     for budget in limits.budgets:
         if sum(budget.costs.get(choice, 0) for choice in choices) > budget.most:

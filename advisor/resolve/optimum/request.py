@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Self
-
-from packaging.utils import NormalizedName
+from typing import Any, Self
 
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate, CandidateStack, ResolutionProblem
@@ -23,44 +21,37 @@ MOST_UNCOUNTED = 50
 
 @dataclass(frozen=True, kw_only=True)
 class ResolutionRequest:
-    """A problem with everything that is needed to solve it.
-
-    Attributes:
-        problem: The problem.
-        source: The candidates.
-        score: What its stacks are compared by.
-        baseline: The stack that a plain resolver chooses, which the search starts from; empty if it found none.
-        effort: Limits of the search.
-    """
+    """A problem with everything that is needed to solve it; the score has the candidates and the baseline."""
 
     problem: ResolutionProblem
-    source: IndexCandidates
     score: StackScore
-    baseline: CandidateStack
     effort: Effort
 
     @property
-    def direct(self) -> frozenset[NormalizedName]:
-        """Packages that the project's own requirements name."""
-        return self.problem.direct_names
+    def source(self) -> IndexCandidates:
+        """The candidates."""
+        return self.score.source
+
+    @property
+    def baseline(self) -> CandidateStack:
+        """The stack that a plain resolver chooses, which the search starts from; empty if it found none."""
+        return self.score.baseline
 
     def with_problem(self, problem: ResolutionProblem) -> Self:
         """Return the request for a problem that differs only in the project's own requirements.
 
         Costs stay the same, so that the two results can be compared.
         """
-        source = self.source.for_problem(problem)
-        return replace(self, problem=problem, source=source, score=replace(self.score, source=source))
+        return replace(self, problem=problem).with_score(source=self.source.for_problem(problem))
+
+    def with_score(self, **changes: Any) -> Self:
+        """Return the request with a score that differs in some fields of :class:`StackScore`."""
+        return replace(self, score=replace(self.score, **changes))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Solved:
-    """A request with its best stack.
-
-    Attributes:
-        request: The request.
-        optimum: Its best stack, with the proof.
-    """
+    """A request with its best stack, and the proof."""
 
     request: ResolutionRequest
     optimum: Optimum
@@ -76,10 +67,6 @@ def solve(request: ResolutionRequest, newest: Optimum | None = None) -> Optimum:
 
     That is the newest stack that runs on the target, or one that is faster, by a gain that counts: it is significant
     for the whole stack, and at least the smallest gain of the score.
-
-    Args:
-        request: The request.
-        newest: The newest stack of its problem, if it is known.
 
     Raises:
         InfeasibleError: If there is no stack.
@@ -100,7 +87,7 @@ def solve(request: ResolutionRequest, newest: Optimum | None = None) -> Optimum:
         # No stack is faster than the bound, so the newest of all is the best.
         return newest
     fastest = _faster(replace(request, score=score), newest)
-    gain = score.gain_over_reference(fastest.stack)
+    gain, _ = score.whole_gain(fastest.stack)
     return replace(fastest, iterations=newest.iterations + fastest.iterations, newest=reference, gain=gain)
 
 
@@ -128,12 +115,7 @@ def solve_newest(request: ResolutionRequest) -> Optimum:
 
 
 def _faster(request: ResolutionRequest, newest: Optimum) -> Optimum:
-    """Return the best stack; one whose gain over the reference does not count is as fast as the reference.
-
-    Args:
-        request: The request, with the stack that speed is compared with.
-        newest: The best stack by all criteria but speed.
-    """
+    """Return the best stack; one whose gain over the reference does not count is as fast as the reference."""
     for _ in range(MOST_UNCOUNTED):
         optimum = _search(request, newest.stack)
         corrected = None if optimum.stopped else request.score.without_uncounted_gain(optimum.stack)
@@ -144,18 +126,11 @@ def _faster(request: ResolutionRequest, newest: Optimum) -> Optimum:
 
 
 def _smallest(request: ResolutionRequest) -> Optimum:
-    """Return the stack with the smallest download, or the baseline if a part of the time is not enough.
-
-    Raises:
-        InfeasibleError: If there is no stack.
-        StackTooLargeError: If all are larger than the limit of the download.
-        SearchLimitError: If a limit is reached before a stack or a proof is found.
-        KeyboardInterrupt: If the user interrupts the search before a stack below the limit is found.
-    """
+    """Return the stack with the smallest download, or the baseline if a part of the time is not enough."""
     limit = request.effort.limit
     part = replace(request.effort, limit=limit.at_most(limit.seconds_left / 2))
-    by_size = replace(request.score, names=("size",), max_size=None, change=None)
-    smallest = _search(replace(request, score=by_size, effort=part), request.baseline)
+    by_size = replace(request, effort=part).with_score(names=("size",), max_size=None, change=None)
+    smallest = _search(by_size, request.baseline)
     if request.score.is_above_max_size(smallest.bounds[0].bound):
         raise StackTooLargeError(smallest)
     if smallest.interrupted:

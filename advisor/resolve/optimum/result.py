@@ -73,10 +73,9 @@ class InfeasibleError(Exception):
 
 
 class StackTooLargeError(InfeasibleError):
-    """Raised when it is proven that no stack satisfies the limit of the download.
+    """Raised when it is proven that no stack satisfies the limit of the download, with the smallest stack.
 
-    Attributes:
-        smallest: The smallest stack; not proven if the search for it was stopped.
+    That is not proven to be the smallest if the search for it was stopped.
     """
 
     message = "every stack is larger than the limit of the download"

@@ -49,14 +49,12 @@ class SolverResult:
     Attributes:
         values: Value of each Boolean; `None` if no solution was found.
         impossible: Whether it is proven that there is no solution.
-        value: Value of the objective.
         bound: Lower bound of the objective.
         core: Assumptions that are sufficient for a proof that there is no solution.
     """
 
     values: Sequence[bool] | None
     impossible: bool = False
-    value: int = 0
     bound: int = 0
     core: tuple[Literal, ...] = ()
 
@@ -81,22 +79,18 @@ class SolverModel:
         self._solver: Any = cp_model_helper
         self._proto: Any = cp_model_helper.CpModelProto()
         self._difficulty = _Difficulty()
-        self.size = 0
-        """Number of Booleans."""
 
     def copy(self) -> SolverModel:
         """Return an independent copy."""
         other = SolverModel()
         other._proto.copy_from(self._proto)
-        other.size = self.size
         other._difficulty = self._difficulty
         return other
 
     def boolean(self) -> Literal:
         """Add a Boolean."""
         self._proto.variables.add().domain.extend((0, 1))
-        self.size += 1
-        return self.size - 1
+        return len(self._proto.variables) - 1
 
     def require_any(self, literals: Iterable[Literal], *, when: Literal | None = None) -> None:
         """Require at least one of some literals (if the literal ``when`` is true)."""
@@ -164,11 +158,10 @@ class SolverModel:
             return SolverResult(values=None, impossible=True, core=core)
         if response.status not in (status.OPTIMAL, status.FEASIBLE):
             return SolverResult(values=None)
-        value = round(response.objective_value) if costs else 0
-        bound = value
+        bound = round(response.objective_value) if costs else 0
         if response.status == status.FEASIBLE and costs:
             bound = math.ceil(response.best_objective_bound - 1e-6)
-        return SolverResult(values=[bool(v) for v in response.solution], value=value, bound=bound)
+        return SolverResult(values=[bool(v) for v in response.solution], bound=bound)
 
     def _response(self, effort: Effort, *, has_assumptions: bool) -> Any:
         """Return the solver's response, at first without presolving.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from packaging.utils import NormalizedName
 
@@ -10,6 +10,7 @@ from advisor.resolve.candidates.problem import Candidate
 from advisor.resolve.optimum.cost_terms import CostTerms
 from advisor.resolve.optimum.encode import Encoding
 from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
+from advisor.resolve.optimum.search import reached_by
 from advisor.resolve.optimum.solver import Effort, Literal, SolverModel, SolverResult, negated
 from advisor.resolve.score.costs import Bound, Budget, Objective
 
@@ -22,16 +23,13 @@ class Stages:
         encoding: Encoding,
         effort: Effort,
         start: Sequence[Candidate],
-        required_names: Callable[
-            [Mapping[NormalizedName, Candidate], Mapping[NormalizedName, int]], Iterable[NormalizedName]
-        ],
     ) -> None:
         self._encoding = encoding
         self._terms = CostTerms(encoding)
         self._effort = effort
-        self._required_names = required_names
         self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
-        self._rewarded: tuple[NormalizedName, ...] = ()
+        self.rewarded: tuple[NormalizedName, ...] = ()
+        """Packages that may have earned a reward although nothing requires them; see :meth:`rewards_are_justified`."""
         self._values: list[int] = []
         self._proven: tuple[int, ...] = ()
         self._excluded: list[tuple[list[Literal], NormalizedName]] = []
@@ -47,11 +45,7 @@ class Stages:
     def solve(
         self, objectives: Sequence[Objective], budgets: Sequence[Budget] = ()
     ) -> tuple[tuple[Bound, ...], Mapping[NormalizedName, Candidate]]:
-        """Return the bound of each objective, and the choice.
-
-        Args:
-            objectives: The objectives, in order of importance.
-            budgets: Limits of sums of costs.
+        """Return the bound of each objective, in order of importance, and the choice.
 
         Raises:
             InfeasibleError: If there is no solution.
@@ -60,7 +54,7 @@ class Stages:
         costs = self._cost_terms(objectives)
         spent = [(self._terms.of_choices(budget.costs, {}), budget.most) for budget in budgets]
         # The project's own requirements need their packages in any case.
-        self._rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))
+        self.rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))
         model = self._with_support(self._encoding.solvable_model().copy())
         for terms, most in spent:
             model.at_most(terms, most)
@@ -83,7 +77,6 @@ class Stages:
         return tuple(bounds), self._last
 
     def _cost_terms(self, objectives: Sequence[Objective]) -> list[dict[Literal, int]]:
-        """Return the cost of each literal, for each objective."""
         costs = [self._terms.of_choices(o.costs, o.pairs) for o in objectives]
         # All packages are as explicit as the costs need before their releases are compared.
         for terms, objective in zip(costs, objectives, strict=True):
@@ -133,16 +126,11 @@ class Stages:
             bounds.append(Bound(objective=objective.name, value=value, bound=min(value, least)))
         return tuple(bounds)
 
-    @property
-    def has_rewards(self) -> bool:
-        """Whether a package that nothing requires may have earned a reward; see :meth:`rewards_are_justified`."""
-        return bool(self._rewarded)
-
     def rewards_are_justified(self, stack: Sequence[Candidate]) -> bool:
         """Whether every rewarded package is needed by the stack; exclude the choice if one is not."""
         required_names = {c.name for c in stack}
-        literals = [self._encoding.choices(c.name)[c.version] for c in stack]
-        surplus = [name for name in self._rewarded if name in self._present and name not in required_names]
+        literals = [self._encoding.choices[c.name][c.version] for c in stack]
+        surplus = [name for name in self.rewarded if name in self._present and name not in required_names]
         self._excluded += [(literals, name) for name in surplus]
         return not surplus
 
@@ -163,7 +151,6 @@ class Stages:
     def _minimise(
         self, model: SolverModel, terms: Mapping[Literal, int], before: SolverResult | None
     ) -> tuple[SolverResult, int]:
-        """Return the cheapest solution, and a lower bound of the cost."""
         least = sum(min(0, cost) for cost in terms.values())
         if before is not None and _total(terms, before) == least:
             return before, least
@@ -188,31 +175,42 @@ class Stages:
         return {
             literal: name in self._last and self._last[name].version == version
             for name in self._encoding.candidates
-            for version, literal in self._encoding.choices(name).items()
+            for version, literal in self._encoding.choices[name].items()
         }
 
     def _with_support(self, model: SolverModel) -> SolverModel:
         """Allow rewarded packages only if something may require them."""
-        roots = self._encoding.required
-        for name in self._rewarded:
-            if name in self._encoding.candidates and name not in roots:
-                model.require_any(self._encoding.supports(name), when=self._encoding.present(name))
+        for name in self.rewarded:
+            if name in self._encoding.candidates:
+                model.require_any(self._encoding.supports(name), when=self._encoding.present[name])
         for literals, name in self._excluded:
             # These choices need no further package.
-            model.require_any([*map(negated, literals), negated(self._encoding.present(name))])
+            model.require_any([*map(negated, literals), negated(self._encoding.present[name])])
         return model
 
     def _record(self, answer: SolverResult) -> None:
         """Store a solution, and the packages it needs that are not expanded."""
         self._last = self._encoding.selected_candidates(answer)
         # Includes packages whose candidate is not explicit.
-        reached = [name for name in self._rewarded if name in self._encoding.candidates]
-        self._present = {name for name in reached if answer.is_true(self._encoding.present(name))}
-        options = self._encoding.selected_options(answer)
-        required_names = set(self._required_names(self._last, options))
-        self.options = {name: place for name, place in options.items() if name in required_names}
-        self.unexpanded = [name for name in self._encoding.unexpanded(answer) if name in required_names]
-        self._last = {name: candidate for name, candidate in self._last.items() if name in required_names}
+        present = self._encoding.present
+        self._present = {name for name in self.rewarded if name in present and answer.is_true(present[name])}
+        self.options = {
+            name: place
+            for name, literals in sorted(self._encoding.options.items())
+            for place, literal in enumerate(literals[:-1])
+            if answer.is_true(literal)
+        }
+        names = reached_by(self._encoding.problem, self._encoding.source, self._last, extras=self.extras).names
+        self.options = {name: place for name, place in self.options.items() if name in names}
+        older = self._encoding.older
+        self.unexpanded = [name for name in sorted(older.keys() & names) if answer.is_true(older[name])]
+        self._last = {name: candidate for name, candidate in self._last.items() if name in names}
+
+    @property
+    def extras(self) -> dict[NormalizedName, frozenset[str]]:
+        """Extras that the last solution requires in addition, by package."""
+        extra_options = self._encoding.problem.extra_options
+        return {name: extra_options[name][place].extras for name, place in self.options.items()}
 
     def prefer_newest(self) -> Mapping[NormalizedName, Candidate]:
         """Return the solution that comes first, by name and newest version, among those with the last score.
@@ -238,14 +236,14 @@ class Stages:
         equal_so_far: Literal | None = None
         newer_at: list[Literal] = []
         for name in sorted(self._encoding.candidates):
-            absent = negated(self._encoding.present(name))
-            choices = self._encoding.choices(name)
+            absent = negated(self._encoding.present[name])
+            choices = self._encoding.choices[name]
             this, newer = absent, []
             if name in self._last:
                 this = choices[self._last[name].version]
                 newer = [absent, *(x for v, x in choices.items() if v > self._last[name].version)]
             elif name in self.unexpanded:
-                this, newer = self._encoding.older(name), [absent, *choices.values()]
+                this, newer = self._encoding.older[name], [absent, *choices.values()]
             before, equal_so_far = equal_so_far, model.boolean()
             here = model.boolean()
             model.require_any(newer, when=here)
@@ -258,7 +256,6 @@ class Stages:
 
 
 def _rewarded(objectives: Sequence[Objective]) -> set[NormalizedName]:
-    """Return the packages that have a reward."""
     rewarded = {name for o in objectives for (name, _), cost in o.costs.items() if cost < 0}
     rewarded |= {name for o in objectives for name, cost in o.absent.items() if cost}
     return rewarded | {

@@ -2,6 +2,8 @@
 
 The problems of the targets become one problem, with one copy of each package for each target. Its criteria are, in this
 order: violated rules, idle builds, the number of different versions, and the other criteria, summed over the targets.
+
+For one lock of several targets, versions are shared only where that costs neither speed nor safety.
 """
 
 from __future__ import annotations
@@ -18,14 +20,19 @@ from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.candidates.problem import Candidate, CandidateStack, Dependency, ResolutionProblem
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, CandidateStack, Dependency, NoStackError, ResolutionProblem
+from advisor.resolve.explanation.prices import with_own_baseline
 from advisor.resolve.optimum.optimise import optimise
-from advisor.resolve.optimum.request import MOST_UNCOUNTED, ResolutionRequest, Solved
-from advisor.resolve.score.costs import Candidates, Limits, Objective
+from advisor.resolve.optimum.request import MOST_UNCOUNTED, ResolutionRequest, Solved, solve
+from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
+from advisor.resolve.score.costs import Bound, Candidates, Limits, Objective
 from advisor.resolve.score.criteria import CRITERIA
 from advisor.resolve.score.criterion_costs import CriterionCosts
 
 _ORIGIN = "the same versions for all targets"
+_SHARED_ORIGIN = "shared with the other targets of the lock"
+_FRESHNESS = ("freshness-direct", "freshness")
 _BEFORE_AGREEMENT = ("vulnerabilities", "rules", "idle-builds")
 """Criteria that come before the number of different versions."""
 DIFFERENT_VERSIONS = "different-versions"
@@ -52,20 +59,11 @@ class Agreement:
 def agree(solved: Mapping[str, Solved], *, limit: TimeLimit) -> Agreement:
     """Return requests whose best stacks have as many releases in common as possible.
 
-    Args:
-        solved: The best stack of each target.
-        limit: Time limit of the search.
-
     Raises:
         SearchLimitError: If the limit is reached before a stack is found.
     """
     # Speed is compared with the newest stack of each target, as for its own best stack.
-    joint = _JointTargets(
-        [
-            replace(own.request, score=replace(own.request.score, reference=own.optimum.newest))
-            for own in solved.values()
-        ]
-    )
+    joint = _JointTargets([own.request.with_score(reference=own.optimum.newest) for own in solved.values()])
     start: Sequence[Candidate] = joint.joined([own.stack for own in solved.values()])
     effort = replace(next(iter(solved.values())).request.effort, limit=limit)
     for _ in range(MOST_UNCOUNTED):
@@ -74,9 +72,10 @@ def agree(solved: Mapping[str, Solved], *, limit: TimeLimit) -> Agreement:
         if corrected is None:
             break
         joint, start = corrected, optimum.stack
+    stacks = {name: own.stack for name, own in solved.items()}
     # Without a stack whose gain counts, each target keeps its own best one.
-    own_stacks = [own.stack for own in solved.values()]
-    stacks = dict(zip(solved, joint.separated(optimum.stack) if corrected is None else own_stacks, strict=True))
+    if corrected is None:
+        stacks = dict(zip(solved, joint.separated(optimum.stack), strict=True))
     return Agreement(
         requests={name: _limited_to(own.request, stacks[name]) for name, own in solved.items()},
         before=differing([(own.request, own.stack) for own in solved.values()]),
@@ -94,7 +93,7 @@ def differing(stacks: Iterable[tuple[ResolutionRequest, Iterable[Candidate]]]) -
     releases: dict[str, set[str]] = {}
     for request, stack in stacks:
         for candidate in stack:
-            releases.setdefault(_package_of(request, candidate.name), set()).add(candidate.version.public)
+            releases.setdefault(_package_of(request, candidate.name), set()).add(candidate.release)
     return tuple(sorted(name for name, different in releases.items() if len(different) > 1))
 
 
@@ -106,19 +105,18 @@ def _package_of(request: ResolutionRequest, name: NormalizedName) -> NormalizedN
 
 def _limited_to(request: ResolutionRequest, stack: Iterable[Candidate]) -> ResolutionRequest:
     """Return a request that admits only the releases of a stack; of each, any build."""
-    limits = tuple(
+    limits = (
         RootRequirement(
-            requirement=Requirement(f"{c.name}=={c.version.public}"), origin=_ORIGIN, constraint=True, is_added=True
+            requirement=Requirement(f"{c.name}=={c.release}"), origin=_ORIGIN, constraint=True, is_added=True
         )
         for c in stack
         if c.direct is None
     )
-    problem = request.problem
-    return request.with_problem(replace(problem, roots=(*problem.roots, *limits)))
+    return request.with_problem(request.problem.with_roots(limits))
 
 
 class _JointTargets:
-    """The problems of several targets as one problem, and its candidates."""
+    """The problems of several targets as one problem, its candidates (`CandidateSource`) and costs (`StackCosts`)."""
 
     def __init__(self, requests: Sequence[ResolutionRequest]) -> None:
         self._requests = requests
@@ -134,11 +132,9 @@ class _JointTargets:
 
     @property
     def fetched(self) -> Collection[str]:
-        """Addresses of the files whose metadata has been requested."""
         return {url for request in self._requests for url in request.source.fetched}
 
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
-        """Return the candidates of a package of one target, newest first."""
         number, original = _separated(name)
         return tuple(self._joint(number, c) for c in self._requests[number].source.candidates(original))
 
@@ -148,15 +144,14 @@ class _JointTargets:
         self._originals[file.url] = candidate
         return replace(candidate, name=_name(number, candidate.name), file=file)
 
-    def _original(self, candidate: Candidate) -> tuple[ResolutionRequest, Candidate]:
-        number, _ = _separated(candidate.name)
-        return self._requests[number], self._originals[candidate.file.url]
+    def _original(self, candidate: Candidate) -> tuple[IndexCandidates, Candidate]:
+        """Return the source of the target that has a candidate, and the candidate as it is there."""
+        return self._requests[_separated(candidate.name)[0]].source, self._originals[candidate.file.url]
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
-        """Return the dependencies of a candidate on its target, or the additional ones of an extra."""
         number, _ = _separated(candidate.name)
-        request, original = self._original(candidate)
-        dependencies = request.source.dependencies(original, extra)
+        source, original = self._original(candidate)
+        dependencies = source.dependencies(original, extra)
         if dependencies is None:
             return None
         return tuple(
@@ -164,27 +159,21 @@ class _JointTargets:
         )
 
     def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
-        """Whether a candidate, whose dependencies with an extra were read, does not provide the extra."""
-        request, original = self._original(candidate)
-        return request.source.lacks_extra(original, extra)
+        source, original = self._original(candidate)
+        return source.lacks_extra(original, extra)
 
     def is_known(self, candidate: Candidate) -> bool:
-        """Whether the candidate's metadata has been read."""
-        request, original = self._original(candidate)
-        return request.source.is_known(original)
+        source, original = self._original(candidate)
+        return source.is_known(original)
 
     def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
-        """Return the newer versions that requirements must exclude for a candidate to be chosen; usually none."""
-        request, original = self._original(candidate)
-        return request.source.failed_newer(original)
+        source, original = self._original(candidate)
+        return source.failed_newer(original)
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Read the metadata of candidates, in one parallel batch for each target."""
-        batches: dict[int, list[Candidate]] = {}
-        for candidate in candidates:
-            batches.setdefault(_separated(candidate.name)[0], []).append(self._original(candidate)[1])
-        for number, batch in batches.items():
-            self._requests[number].source.fetch(batch)
+        for request, batch in zip(self._requests, self.separated(candidates), strict=True):
+            request.source.fetch(batch)
 
     def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
         """Start reading the pages of packages without waiting; the requirements are of no target."""
@@ -193,40 +182,32 @@ class _JointTargets:
             self._requests[number].source.prefetch([original])
 
     def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
-        """Start reading the metadata of candidates without waiting."""
-        for candidate in candidates:
-            request, original = self._original(candidate)
-            request.source.prefetch_metadata([original])
+        for request, batch in zip(self._requests, self.separated(candidates), strict=True):
+            request.source.prefetch_metadata(batch)
 
     def joined(self, stacks: Sequence[Iterable[Candidate]]) -> list[Candidate]:
-        """Return the stacks of all targets as one stack."""
         return [self._joint(number, candidate) for number, stack in enumerate(stacks) for candidate in stack]
 
     def separated(self, stack: Iterable[Candidate]) -> list[CandidateStack]:
-        """Return the stack of each target, each sorted by name."""
         stacks: list[list[Candidate]] = [[] for _ in self._requests]
         for candidate in stack:
-            number, _ = _separated(candidate.name)
-            stacks[number].append(self._original(candidate)[1])
+            stacks[_separated(candidate.name)[0]].append(self._originals[candidate.file.url])
         return [CandidateStack(sorted(one)) for one in stacks]
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
-        """Return the objectives of all targets, summed, with the number of different releases among them."""
+        """Return the objectives of all targets, summed, with the number of different releases."""
         summed: dict[str, Objective] = {}
         for number, offered in enumerate(self._offered(candidates)):
             for objective in self._costs[number].objectives(offered):
-                own, before = objective.renamed(partial(_name, number)), summed.get(objective.name)
+                own = objective.renamed(partial(_name, number))
                 # Targets have different packages, so no cost is stated twice.
-                summed[own.name] = (
-                    own
-                    if before is None
-                    else replace(
-                        own,
-                        costs={**before.costs, **own.costs},
-                        pairs={**before.pairs, **own.pairs},
-                        together={**before.together, **own.together},
-                        absent={**before.absent, **own.absent},
-                    )
+                before = summed.get(own.name, Objective(name=own.name))
+                summed[own.name] = replace(
+                    own,
+                    costs={**before.costs, **own.costs},
+                    pairs={**before.pairs, **own.pairs},
+                    together={**before.together, **own.together},
+                    absent={**before.absent, **own.absent},
                 )
         summed[DIFFERENT_VERSIONS] = Objective(name=DIFFERENT_VERSIONS, different=self._pairs(candidates))
         names = _criteria([request.score.objective for request in self._requests])
@@ -234,32 +215,24 @@ class _JointTargets:
 
     def compared_beyond(self, stack: Iterable[Candidate]) -> list[NormalizedName]:
         """Return the packages that a stack lacks on a target, and whose absence may cost speed, sorted."""
-        own = zip(self._costs, self.separated(stack), strict=True)
         return sorted(
             _name(number, name)
-            for number, (costs, of_target) in enumerate(own)
-            for name in costs.compared_beyond(of_target)
+            for number, own in enumerate(self.separated(stack))
+            for name in self._costs[number].compared_beyond(own)
         )
 
     def without_uncounted_gains(self, stack: Iterable[Candidate]) -> _JointTargets | None:
         """Return the same targets, by which a stack has no gain of speed that does not count; `None` if it has none."""
-        own = list(zip(self._requests, self.separated(stack), strict=True))
-        corrected = [
-            request.score.without_uncounted_gain(of_target) if request.score.includes_speed else None
-            for request, of_target in own
-        ]
-        if not any(corrected):
+        own = zip([request.score for request in self._requests], self.separated(stack), strict=True)
+        scores = [score.without_uncounted_gain(stack) if score.includes_speed else None for score, stack in own]
+        if not any(scores):
             return None
         other = copy.copy(self)
-        other._requests = [
-            replace(request, score=score or request.score)
-            for request, score in zip(self._requests, corrected, strict=True)
-        ]
+        other._requests = [replace(r, score=s or r.score) for r, s in zip(self._requests, scores, strict=True)]
         other._costs = [CriterionCosts(request.score) for request in other._requests]
         return other
 
     def _pairs(self, candidates: Iterable[NormalizedName]) -> list[tuple[NormalizedName, NormalizedName]]:
-        """Return the packages of two targets that are the same package."""
         same: dict[NormalizedName, list[NormalizedName]] = {}
         for name in sorted(candidates):
             number, own = _separated(name)
@@ -272,7 +245,6 @@ class _JointTargets:
         ]
 
     def limits(self, candidates: Candidates) -> Limits:
-        """Return what is excluded on any of the targets."""
         every = [
             self._costs[number].limits(offered).renamed(partial(_name, number))
             for number, offered in enumerate(self._offered(candidates))
@@ -300,7 +272,6 @@ def _criteria(objectives: Iterable[str]) -> list[str]:
 
 
 def _name(number: int, name: NormalizedName) -> NormalizedName:
-    """Return the name of a package for one target."""
     return NormalizedName(f"t{number}-{name}")
 
 
@@ -314,3 +285,63 @@ def _renamed(number: int, requirement: Requirement) -> Requirement:
     """Return a requirement on the package of one target, without its marker, which was evaluated for the target."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return Requirement(f"{_name(number, canonicalize_name(requirement.name))}{extras}{requirement.specifier}")
+
+
+def share_versions(solved: Mapping[str, Solved], *, limit: TimeLimit) -> dict[str, ResolutionRequest]:
+    """Return requests with more requirements, such that their best stacks have as many versions in common as possible.
+
+    A version is shared if each target has a stack with it that is as good by every criterion except freshness. Packages
+    are tried one after the other, by name, and of each the newest versions first. Targets with different interpreters
+    keep their own versions: an old interpreter must not hold back the others.
+    """
+    best = dict(solved)
+    groups: dict[str, list[str]] = {}
+    for target, own in solved.items():
+        groups.setdefault(own.request.problem.target.python_minor, []).append(target)
+    for group in groups.values():
+        for package in sorted({c.name for target in group for c in best[target].stack}):
+            for version in _different_versions(package, [best[target].stack for target in group]):
+                if limit.is_over:
+                    return {target: own.request for target, own in best.items()}
+                if shared := _with_version(package, version, {target: best[target] for target in group}):
+                    best |= shared
+                    break
+    return {target: own.request for target, own in best.items()}
+
+
+def _different_versions(package: NormalizedName, stacks: Iterable[CandidateStack]) -> list[Version]:
+    """Return the versions of a package in some stacks, newest first; empty if they are equal or of no index."""
+    candidates = [c for stack in stacks for c in stack if c.name == package]
+    versions = {c.version for c in candidates}
+    if len(versions) < 2 or any(c.direct is not None for c in candidates):
+        return []
+    return sorted(versions, reverse=True)
+
+
+def _with_version(package: NormalizedName, version: Version, solved: Mapping[str, Solved]) -> dict[str, Solved] | None:
+    """Return best stacks with a version of a package wherever it is needed; `None` if one gets worse."""
+    limited = RootRequirement(requirement=Requirement(f"{package}==={version}"), origin=_SHARED_ORIGIN, constraint=True)
+    shared: dict[str, Solved] = {}
+    for target, own in solved.items():
+        request, optimum = own.request, own.optimum
+        if all(c.version == version for c in optimum.stack if c.name == package):
+            shared[target] = own
+            continue
+        request = request.with_score(reference=optimum.newest)
+        other = request.with_problem(request.problem.with_roots([limited]))
+        try:
+            best = solve(with_own_baseline(other))
+        except (NoStackError, InfeasibleError, SearchLimitError):
+            return None
+        if best.stopped or not _is_as_good(best.bounds, optimum.bounds):
+            return None
+        shared[target] = Solved(request=other, optimum=best)
+    return shared
+
+
+def _is_as_good(bounds: tuple[Bound, ...], before: tuple[Bound, ...]) -> bool:
+    return all(
+        bound.value <= earlier.value
+        for bound, earlier in zip(bounds, before, strict=True)
+        if bound.objective not in _FRESHNESS
+    )

@@ -23,7 +23,7 @@ from advisor.resolve.recommendation.problem_variants import (
 )
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.criteria import StackScore
-from knowledge.catalogue.builds import BuildExtra, Replacement, shipped_builds
+from knowledge.catalogue.builds import Replacement, shipped_builds
 from knowledge.domain.errors import InputError, suggest
 
 _MOST_VARIANTS = 24
@@ -31,38 +31,8 @@ _MOST_VARIANTS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ComparedChoices:
-    """The choices whose combinations are compared.
-
-    Attributes:
-        choices: The ways to require each of the packages.
-        left_out: Packages that are left as they are required, because there are too many combinations.
-        untried: Number of combinations that are not compared.
-    """
-
-    choices: tuple[tuple[_Choice, ...], ...]
-    left_out: tuple[NormalizedName, ...]
-    untried: int
-
-    @property
-    def findings(self) -> tuple[AdviceFinding, ...]:
-        """The finding about the combinations that are not compared, if there are any."""
-        if not self.left_out:
-            return ()
-        compared = math.prod(map(len, self.choices))
-        return (untried_replacements_finding(self.left_out, compared=compared, untried=self.untried),)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """One way to require a package.
-
-    Attributes:
-        package: The package.
-        substitution: What is required instead; `None` to require the package as it is.
-        criterion: Criterion by which it costs something.
-        cost: What it costs if it is in the stack.
-    """
+    """One way to require a package: another one instead, or as it is; with what it costs by a criterion in a stack."""
 
     package: NormalizedName
     substitution: Substitution | None = None
@@ -93,13 +63,7 @@ def check_replacement(package: str, replacement: str) -> None:
 def locked_replacements(
     builds: TargetBuilds, allowed: AllowedReplacements, locked: Container[NormalizedName]
 ) -> tuple[Substitution, ...]:
-    """Return the allowed replacements that a lock has instead of other packages.
-
-    Args:
-        builds: The builds on the target.
-        allowed: Which packages may replace others.
-        locked: Packages of the lock.
-    """
+    """Return the allowed replacements that a lock has instead of other packages."""
     return tuple(
         _substitution(builds, entry)
         for entry in builds.replacements
@@ -112,14 +76,7 @@ def locked_replacements(
 def locked_extras(
     problem: ResolutionProblem, source: CandidateSource, builds: TargetBuilds, locked: Mapping[str, Version]
 ) -> list[Substitution]:
-    """Return the extras for the target's accelerator that a lock has.
-
-    Args:
-        problem: The problem.
-        source: The candidates.
-        builds: The builds on the target.
-        locked: Versions of the lock.
-    """
+    """Return the extras for the target's accelerator that a lock has."""
     substitutions: list[Substitution] = []
     for name, options in _all_extra_options(problem, builds).items():
         candidate = next((c for c in source.candidates(name) if c.version == locked.get(name)), None)
@@ -140,44 +97,37 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
     A package that uses no accelerator of the target counts as an idle build if an extra or an allowed replacement makes
     it use one. Of several extras, that with the newest runtime is preferred; they are chosen within one search. Each
     combination of replacements is a search of its own; a finding says if there are too many.
-
-    Args:
-        request: The request, with its baseline.
-        allowed: Which packages may replace others.
     """
     if not request.score.builds.has_extras and not (allowed.by_hardware or allowed.by_name):
         return Selection(request=request)
     considered = _packages_with_choices(request.source.loaded_packages, request, allowed)
     while True:
-        compared = _compared_choices(request, considered, allowed)
-        variants = [_variant(request, combination) for combination in itertools.product(*compared.choices)]
-        comparison = compare_variants(variants, limit=request.effort.limit, direct=request.direct)
-        not_compared = _not_compared(len(variants), comparison.undecided, compared.untried)
+        choices, left_out = _compared_choices(request, considered, allowed)
+        variants = [_variant(request, combination) for combination in itertools.product(*choices)]
+        untried = math.prod(map(len, left_out.values())) * len(variants) - len(variants)
+        comparison = compare_variants(variants, limit=request.effort.limit, direct=request.problem.direct_names)
+        findings: tuple[AdviceFinding, ...] = ()
+        if left_out:
+            findings = (untried_replacements_finding(list(left_out), compared=len(variants), untried=untried),)
+        every, missing = len(variants) + untried, comparison.undecided + untried
+        not_compared = ""
+        if missing and every > 1:
+            not_compared = f"{missing} of {every} combinations of replacements were not compared"
         if not comparison.solved:
             best = _without_best(request, comparison, not_compared)
-            return replace(best, findings=compared.findings, not_compared=not_compared)
+            return replace(best, findings=findings, not_compared=not_compared)
         solved = comparison.solved
         # The search reads what could be part of a better stack: a package that was not read is part of none.
         loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
         fresh = _packages_with_choices(loaded, request, allowed) - considered
         if not fresh:
             best = replace(_with_chosen_extras(solved[0].request, solved[0].optimum), compared=frozenset(loaded))
-            return replace(best, findings=compared.findings, not_compared=not_compared)
+            return replace(best, findings=findings, not_compared=not_compared)
         considered |= fresh
 
 
-def _not_compared(variants: int, undecided: int, untried: int) -> str:
-    """Return how many combinations of replacements were not compared; empty if all were, or there is one only."""
-    every, missing = variants + untried, undecided + untried
-    return f"{missing} of {every} combinations of replacements were not compared" if missing and every > 1 else ""
-
-
 def _without_best(request: ResolutionRequest, comparison: VariantComparison, not_compared: str) -> Selection:
-    """Return the request if no variant of it has a proven best stack.
-
-    Raises:
-        SizeLimitError: If none has a stack that satisfies the limit of the download.
-    """
+    """Return the request if no variant of it has a proven best stack."""
     if comparison.stopped:
         first = comparison.stopped[0]
         return Selection(request=first.request, optimum=first.optimum)
@@ -209,7 +159,6 @@ def _with_extra_options(
 
 
 def _with_package_costs(score: StackScore, costs: Mapping[str, Mapping[NormalizedName, int]]) -> StackScore:
-    """Return the score with further additional costs of packages."""
     before = score.package_costs
     merged = {name: {**before.get(name, {}), **costs.get(name, {})} for name in {*before, *costs}}
     return replace(score, package_costs=merged)
@@ -223,20 +172,20 @@ def _packages_with_choices(
 
 def _compared_choices(
     request: ResolutionRequest, names: Iterable[NormalizedName], allowed: AllowedReplacements
-) -> _ComparedChoices:
-    """Return the choices whose combinations are compared: first those that the user named, then by name."""
-    choices: list[tuple[_Choice, ...]] = []
-    left_out: list[NormalizedName] = []
-    compared = every = 1
+) -> tuple[list[list[_Choice]], dict[NormalizedName, list[_Choice]]]:
+    """Return the choices whose combinations are compared, and those of packages that are left as required.
+
+    Those that the user named come first, then those of other packages, by name.
+    """
+    choices: list[list[_Choice]] = []
+    left_out: dict[NormalizedName, list[_Choice]] = {}
     for name in sorted(names, key=lambda name: (name not in allowed.by_name, name)):
         of_package = _choices(request, name, allowed)
-        every *= len(of_package)
-        if compared * len(of_package) <= _MOST_VARIANTS:
-            compared *= len(of_package)
-            choices.append(tuple(of_package))
+        if math.prod(map(len, choices)) * len(of_package) <= _MOST_VARIANTS:
+            choices.append(of_package)
         else:
-            left_out.append(name)
-    return _ComparedChoices(choices=tuple(choices), left_out=tuple(left_out), untried=every - compared)
+            left_out[name] = of_package
+    return choices, left_out
 
 
 def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> ProblemVariant:
@@ -252,7 +201,7 @@ def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> Prob
         if substitutions:
             other = request.with_problem(request.problem.with_substitutions(substitutions))
         other = _with_extra_options(other, _all_extra_options(other.problem, other.score.builds))
-        direct = [new for new, package in replaced.items() if package in request.direct]
+        direct = [new for new, package in replaced.items() if package in request.problem.direct_names]
         score = replace(_with_package_costs(other.score, costs), direct=other.score.direct.union(direct))
         return Selection(request=replace(other, score=score))
 
@@ -288,22 +237,21 @@ def _all_extra_options(
     if not builds.has_extras:
         return {}
     names = sorted({root.name for root in problem.roots if not root.constraint} - set(problem.direct))
-    return {
-        name: options
+    options = {
+        name: tuple(
+            Substitution(
+                package=name,
+                replacement=name,
+                versions=extra.versions,
+                extras=frozenset(extra.extras),
+                source=extra.source,
+            )
+            for extra in builds.extras_of(name)
+        )
         for name in names
         if not any(root.requirement.extras for root in problem.roots_of(name))
-        and (options := tuple(_with_extras(name, extra) for extra in builds.extras_of(name)))
     }
-
-
-def _with_extras(name: NormalizedName, extra: BuildExtra) -> Substitution:
-    return Substitution(
-        package=name,
-        replacement=name,
-        versions=extra.versions,
-        extras=frozenset(extra.extras),
-        source=extra.source,
-    )
+    return {name: several for name, several in options.items() if several}
 
 
 def _substitution(builds: TargetBuilds, entry: Replacement) -> Substitution:

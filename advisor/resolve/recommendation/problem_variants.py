@@ -10,6 +10,8 @@ variant may have no other; but it counts as one against the best stacks of other
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -73,13 +75,9 @@ class ProblemVariant:
 
 @dataclass(frozen=True, kw_only=True)
 class SolvedVariant:
-    """A variant with its best stack.
+    """A variant with its best stack; the selection has the baseline of the reference.
 
-    Attributes:
-        variant: The variant.
-        selection: Its request, with the baseline of the reference.
-        optimum: Its best stack.
-        score: The value of each criterion, with what the variant itself costs; empty until variants are compared.
+    The score has the value of each criterion, with what the variant itself costs; empty until variants are compared.
     """
 
     variant: ProblemVariant
@@ -122,12 +120,8 @@ def compare_variants(
 ) -> VariantComparison:
     """Solve the variants of a problem, and sort them by their score.
 
-    Speed is compared with one stack for all of them: the newest that runs on the target in any variant.
-
-    Args:
-        variants: The variants.
-        limit: Time limit of the searches.
-        direct: Packages that the project's own requirements name, before any of them is replaced.
+    Speed is compared with one stack for all of them: the newest that runs on the target in any variant. `direct` are
+    the packages that the project's own requirements name, before any of them is replaced.
 
     Raises:
         KeyboardInterrupt: If the user interrupts the search before a stack is found.
@@ -166,7 +160,7 @@ def _solve_first(variant: ProblemVariant, *, with_speed: bool) -> SolvedVariant:
 
 def _solve_again(newest: SolvedVariant, reference: CandidateStack) -> SolvedVariant:
     """Return the best stack of a variant whose newest stack is known, compared with one stack for all variants."""
-    request = replace(newest.request, score=replace(newest.request.score, reference=reference))
+    request = newest.request.with_score(reference=reference)
     selection = replace(newest.selection, request=request, optimum=None)
     return replace(newest, selection=selection, optimum=solve(request, newest.optimum))
 
@@ -219,12 +213,7 @@ class _Attempts:
         return ()
 
     def check(self, solved: Sequence[SolvedVariant]) -> None:
-        """Raise the error that explains why no variant has a stack, unless each has its reason.
-
-        Raises:
-            KeyboardInterrupt: If the user interrupted the search.
-            UnavailableError: If an index could not be read.
-        """
+        """Raise the error that explains why no variant has a stack, unless each has its reason."""
         if solved or self.stopped:
             return
         if self._limit.interrupted:
@@ -244,7 +233,7 @@ def _sorted(
     return sorted(results, key=lambda result: tuple(result.score.values()))
 
 
-def _add_speed(additions: Sequence[dict[str, int]], solved: Sequence[SolvedVariant], reference: CandidateStack) -> None:
+def _add_speed(additions: Sequence[Counter[str]], solved: Sequence[SolvedVariant], reference: CandidateStack) -> None:
     """Add the distance of the fastest candidate of each framework of a variant from the fastest one of all variants."""
     scores = [replace(one.request.score, reference=reference) for one in solved]
     gains = [
@@ -254,42 +243,37 @@ def _add_speed(additions: Sequence[dict[str, int]], solved: Sequence[SolvedVaria
     for framework in {name for of_variant in gains for name in of_variant}:
         best = max(of_variant.get(framework, 0) for of_variant in gains)
         for added, of_variant in zip(additions, gains, strict=True):
-            added["speed"] = added.get("speed", 0) + best - of_variant.get(framework, 0)
+            added["speed"] += best - of_variant.get(framework, 0)
 
 
-def _score(solved: SolvedVariant, additions: Mapping[str, int]) -> dict[str, int]:
-    values = {bound.objective: bound.value for bound in solved.optimum.bounds}
-    values["rules"] = values.get("rules", 0) + len(solved.untried_sdists)
-    return {name: values.get(name, 0) + additions.get(name, 0) for name in CRITERIA[solved.request.score.objective]}
+def _score(solved: SolvedVariant, additions: Counter[str]) -> dict[str, int]:
+    values = Counter({bound.objective: bound.value for bound in solved.optimum.bounds})
+    values.update(additions)
+    values["rules"] += len(solved.untried_sdists)
+    return {name: values[name] for name in CRITERIA[solved.request.score.objective]}
 
 
-def _additions(solved: Sequence[SolvedVariant], direct: Sequence[NormalizedName]) -> list[dict[str, int]]:
+def _additions(solved: Sequence[SolvedVariant], direct: Sequence[NormalizedName]) -> list[Counter[str]]:
     """Return what each variant costs by each criterion, whatever versions are chosen.
 
     Costs of a version are distances from the best candidate of the variant; the additions are the distances of that
     candidate from the best one of all variants.
     """
-    additions = [dict(one.variant.costs) for one in solved]
+    additions = [Counter(one.variant.costs) for one in solved]
     for name in direct:
         names = [
             next((other for other, replaced in one.variant.replaced.items() if replaced == name), name)
             for one in solved
         ]
         offered = [one.request.source.candidates(own) for own, one in zip(names, solved, strict=True)]
-        by_version = {c.version: c for candidates in offered for c in candidates}
-        behind = hours_behind([by_version[version] for version in sorted(by_version, reverse=True)])
-        for added, candidates in zip(additions, offered, strict=True):
-            if candidates:
-                hours = behind[candidates[0].version]
-                added["freshness-direct"] = added.get("freshness-direct", 0) + hours
-                added["freshness"] = added.get("freshness", 0) + hours
+        behind = hours_behind(itertools.chain(*offered))
         only_prereleases = [bool(own) and all(c.version.is_prerelease for c in own) for own in offered]
-        for added, is_prerelease in zip(additions, only_prereleases, strict=True):
-            # Only a project that names a pre-release wants one: a variant without a final release is discouraged.
-            if is_prerelease and not all(only_prereleases):
-                added["rules"] = added.get("rules", 0) + 1
         idle = [one.request.score.builds.all_idle(candidates) for candidates, one in zip(offered, solved, strict=True)]
-        for added, is_idle in zip(additions, idle, strict=True):
-            if is_idle and not all(idle):
-                added["idle-builds"] = added.get("idle-builds", 0) + 1
+        for added, candidates, is_prerelease, is_idle in zip(additions, offered, only_prereleases, idle, strict=True):
+            if candidates:
+                added["freshness-direct"] += behind[candidates[0].version]
+                added["freshness"] += behind[candidates[0].version]
+            # Only a project that names a pre-release wants one: a variant without a final release is discouraged.
+            added["rules"] += is_prerelease and not all(only_prereleases)
+            added["idle-builds"] += is_idle and not all(idle)
     return additions

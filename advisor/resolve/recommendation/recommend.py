@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import NO_PACKAGES, CandidateStack, NoStackError, ResolutionProblem
 from advisor.resolve.explanation.advice import Advice, score_basis
 from advisor.resolve.explanation.conflict import is_contradictory
@@ -36,28 +35,23 @@ from advisor.resolve.score.criteria import StackScore
 from knowledge.estimate.interface import Prediction
 
 
-def make_request(
-    problem: ResolutionProblem, score: StackScore, source: IndexCandidates, effort: Effort
-) -> ResolutionRequest:
+def make_request(problem: ResolutionProblem, score: StackScore, effort: Effort) -> ResolutionRequest:
     """Resolve the baseline of a problem, and return the request for its best stack.
 
-    Args:
-        problem: The problem.
-        score: What its stacks are compared by; its baseline and its settings become those of the problem.
-        source: The candidates.
-        effort: Limits of the search.
+    The baseline and the settings of the score become those of the problem.
 
     Raises:
         NoStackError: If a required package is not on any index, or no stack satisfies the requirements.
         UnavailableError: If the index cannot be read.
     """
+    source = score.source
     check_roots(problem, source)
     unsatisfied = without_versions(problem, source)
 
     def with_baseline(baseline: CandidateStack) -> ResolutionRequest:
         settings = score.settings.in_one_process(baseline.versions, score.estimator) if score.settings else None
         own_score = replace(score, baseline=baseline, settings=settings)
-        return ResolutionRequest(problem=problem, source=source, score=own_score, baseline=baseline, effort=effort)
+        return ResolutionRequest(problem=problem, score=own_score, effort=effort)
 
     if unsatisfied:
         raise error_without_versions(with_baseline(NO_PACKAGES), unsatisfied)
@@ -83,10 +77,6 @@ def make_request(
 
 def recommend(selection: Selection, *, current: Mapping[str, Version] | None = None) -> Advice:
     """Return the recommended stack for a request.
-
-    Args:
-        selection: The request with its baseline, and how it was selected among other requests.
-        current: Currently locked versions, by package.
 
     Raises:
         NoStackError: If no stack satisfies the requirements and the rules.
@@ -117,7 +107,6 @@ def recommend(selection: Selection, *, current: Mapping[str, Version] | None = N
 
 
 def _solve_or_explain(selection: Selection) -> Optimum:
-    """Return the best stack, or raise the error that explains why there is none."""
     request, not_compared = selection.request, selection.not_compared
     try:
         optimum = selection.optimum or solve(request)

@@ -46,15 +46,11 @@ class TargetBuilds:
             return None
         # Needed for each candidate in each iteration of the search.
         if (name, version) not in self._build_of:
-            self._build_of[name, version] = self._build_in(family, name, version)
+            build = family.build_of(name, version, self._hardware)
+            if build.runtime == "cuda" and not build.version and (cuda := self.rules.default_cuda(name, version)):
+                build = Build(runtime="cuda", version=cuda)
+            self._build_of[name, version] = build
         return self._build_of[name, version]
-
-    def _build_in(self, family: BuildFamily, name: NormalizedName, version: Version) -> Build:
-        os, architecture = self._hardware.os, self._hardware.cpu.architecture
-        build = family.build_of(name, version, os=os, architecture=architecture)
-        if build.runtime == "cuda" and not build.version and (cuda := self.rules.default_cuda(name, version)):
-            return Build(runtime="cuda", version=cuda)
-        return build
 
     def index_name(self, candidate: Candidate) -> str:
         """Return a name for the index of a further build, such as ``pytorch-cu126``."""
@@ -91,8 +87,8 @@ class TargetBuilds:
 
     def alternatives(self, candidate: Candidate, offered: Sequence[Candidate]) -> set[Build | None]:
         """Return the builds that are offered of the release of a candidate."""
-        release = candidate.version.public
-        return {self.build_of(c.name, c.version) for c in offered if c.version.public == release}
+        release = candidate.release
+        return {self.build_of(c.name, c.version) for c in offered if c.release == release}
 
     def publisher_hint(self, name: NormalizedName) -> str:
         """Return that the publisher of a package has builds for the target; empty if none is known."""
@@ -135,7 +131,7 @@ class TargetBuilds:
         releases: dict[str, list[Version]] = {}
         for candidate in offered:
             if (name, candidate.version) not in forbidden:
-                releases.setdefault(candidate.version.public, []).append(candidate.version)
+                releases.setdefault(candidate.release, []).append(candidate.version)
         return {
             version: place
             for versions in releases.values()
@@ -153,12 +149,7 @@ class TargetBuilds:
         return not (is_used or needs_nothing), runtime, version.local is not None, version.local or ""
 
     def reason(self, candidate: Candidate, plain: Candidate | None) -> str:
-        """Return why a candidate is another build than a plain resolver chooses; empty if it is the same, or no build.
-
-        Args:
-            candidate: The candidate.
-            plain: The candidate that a plain resolver chooses; `None` if it chooses none.
-        """
+        """Return why a candidate is another build than a plain resolver's; empty if it is the same or no build."""
         build = self.build_of(candidate.name, candidate.version)
         if build is None or plain is None or build == self.build_of(plain.name, plain.version):
             return ""

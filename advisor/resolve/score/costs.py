@@ -16,8 +16,6 @@ from knowledge.domain.ratio import RISK, Ratio
 
 SPEED_STEP = 0.01
 """Log speed is compared in steps of 1 %."""
-MIN_GAIN = 0.03
-"""Smallest gain of speed for which another stack than the newest one is chosen, as a fraction."""
 Choice = tuple[NormalizedName, Version]
 PairedChoice = tuple[NormalizedName, Version | None]
 """A version of a package, or `None` if the package is absent."""
@@ -29,12 +27,7 @@ OptionCosts = Mapping[tuple[NormalizedName, int | None], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A limit of the sum of the costs of a stack.
-
-    Attributes:
-        costs: Cost of each choice, not negative.
-        most: The largest admissible sum.
-    """
+    """A limit of the sum of the costs of a stack, none of which is negative."""
 
     costs: Mapping[Choice, int]
     most: int
@@ -77,9 +70,6 @@ class StackCosts(Protocol):
 
     def compared_beyond(self, stack: Sequence[Candidate]) -> Iterable[NormalizedName]:
         """Return the packages that a stack lacks, and that a search from it must load: they may have negative costs."""
-
-
-NO_LIMITS = Limits(forbidden={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,25 +148,16 @@ def _renamed(choices: Iterable[Choice], rename: Rename) -> frozenset[Choice]:
 
 
 def speed_steps(gain: Ratio, comparisons: int = 1) -> int:
-    """Return a gain in whole steps, rounded towards zero; one that is not significant counts as zero.
-
-    Args:
-        gain: The gain.
-        comparisons: Number of versions that were compared, to correct the significance for the selection.
-    """
+    """Return a gain in whole steps, rounded towards zero; 0 if it is not significant among so many comparisons."""
     steps = int(gain.cautious / SPEED_STEP)
     return steps if steps < 0 or gain.is_significant(comparisons) else 0
 
 
 def counted_steps(gain: Ratio, comparisons: int, min_gain: float) -> int:
-    """Return a gain or a loss in whole steps; 0 unless it counts: it must be significant, and large enough.
+    """Return a gain or a loss in whole steps; 0 unless it counts: it must be significant, and at least `min_gain`.
 
-    The penalty for its uncertainty makes a gain smaller, and a loss, too.
-
-    Args:
-        gain: The gain; negative for a loss.
-        comparisons: Number of versions that were compared, to correct the significance for the selection.
-        min_gain: Smallest difference that counts, as a fraction.
+    The penalty for its uncertainty makes a gain smaller, and a loss, too. The number of comparisons corrects the
+    significance for the selection.
     """
     size = abs(gain.mean) - RISK / 2 * gain.variance
     if size < math.log1p(min_gain) or not gain.is_significant(comparisons):

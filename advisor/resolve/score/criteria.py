@@ -10,20 +10,20 @@ from typing import Literal, get_args
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import (
     NO_PACKAGES,
     Candidate,
     CandidatePolicy,
     CandidateStack,
-    RecordedCandidates,
 )
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import MIN_GAIN, Bound, Candidates, Choice, Objective
+from advisor.resolve.score.costs import Bound, Candidates, Choice, Objective
 from advisor.resolve.score.setting_choice import TargetSettings
 from advisor.resolve.score.slowdowns import Slowdowns
 from advisor.resolve.score.speed_comparison import SpeedComparison
 from knowledge.catalogue.rule_book import RuleBook
-from knowledge.domain.ratio import Ratio
+from knowledge.domain.ratio import MIN_GAIN, Ratio
 from knowledge.estimate.interface import Estimator
 
 ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
@@ -45,21 +45,19 @@ HOURS_PER_RELEASE = 30 * 24
 _ANY_CANDIDATE = CandidatePolicy()
 
 
-def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
+def hours_behind(offered: Iterable[Candidate]) -> dict[Version, int]:
     """Return how many hours each version of a package is behind the newest, by upload time.
 
     An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
     consecutive versions differ by at least an hour. The builds of a release are equally fresh: its time is that of the
     first upload, because some indexes give no times. If no build of some release has one, a release counts as a month.
-
-    Args:
-        offered: Candidates, newest first.
     """
+    offered = sorted({c.version: c for c in offered}.values(), key=lambda c: c.version, reverse=True)
     uploads: dict[str, float | None] = {}
     for candidate in offered:
-        release, uploaded = candidate.version.public, candidate.file.uploaded
-        times = [time for time in (uploads.get(release), _timestamp(uploaded)) if time is not None]
-        uploads[release] = min(times, default=None)
+        release, uploaded = candidate.release, candidate.file.uploaded
+        time = datetime.fromisoformat(uploaded).timestamp() if uploaded else None
+        uploads[release] = min((t for t in (uploads.get(release), time) if t is not None), default=None)
     has_uploads = None not in uploads.values()
     newest = next(iter(uploads.values()), None) or 0.0
     behind: dict[str, int] = {}
@@ -70,25 +68,7 @@ def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
         elif place:
             hours = max(hours + 1, round((newest - (upload or 0.0)) / _HOUR))
         behind[release] = hours
-    return {candidate.version: behind[candidate.version.public] for candidate in offered}
-
-
-def _timestamp(uploaded: str | None) -> float | None:
-    return datetime.fromisoformat(uploaded).timestamp() if uploaded else None
-
-
-class FreshnessCache:
-    """How far versions are behind the newest one of their package, computed once for the same candidates."""
-
-    def __init__(self) -> None:
-        self._hours: dict[NormalizedName, tuple[Sequence[Candidate], dict[Version, int]]] = {}
-
-    def hours_behind(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[Version, int]:
-        """Return how many hours each version of a package is behind the newest."""
-        before = self._hours.get(name)
-        if before is None or before[0] is not offered:
-            before = self._hours[name] = (offered, hours_behind(offered))
-        return before[1]
+    return {candidate.version: behind[candidate.release] for candidate in offered}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,13 +116,13 @@ class StackScore:
             Without one of them, a package counts as an idle build; of several, the first one is preferred.
         change: The lock to change as little as possible; `None` if there is none.
         uncounted: Steps of speed that some combinations of choices have, but that do not count.
-        freshness: Ages of candidates, computed once for all scores that are derived from each other.
+        ages: Candidates of each package with their ages, for all scores that are derived from each other.
     """
 
     objective: ObjectiveName
     builds: TargetBuilds
     estimator: Estimator
-    source: RecordedCandidates
+    source: IndexCandidates
     direct: frozenset[NormalizedName]
     policy: CandidatePolicy = _ANY_CANDIDATE
     baseline: CandidateStack = NO_PACKAGES
@@ -157,7 +137,7 @@ class StackScore:
     extra_options: Mapping[NormalizedName, int] = field(default_factory=dict)
     change: LeastChange | None = None
     uncounted: Mapping[frozenset[Choice], int] = field(default_factory=dict)
-    freshness: FreshnessCache = field(default_factory=FreshnessCache, repr=False)
+    ages: dict[NormalizedName, tuple[Sequence[Candidate], dict[Version, int]]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -198,7 +178,7 @@ class StackScore:
         total = self.speed(offered)
         of_slowdowns = total.value(self.reference) - objective.value(self.reference)
         steps = most + of_slowdowns - total.value(stack)
-        if steps <= 0 or comparison.counts(*self._whole_gain(stack, offered, only_counted=True)):
+        if steps <= 0 or comparison.counts(*self.whole_gain(stack, only_counted=True)):
             return None
         measured = {name for name, _ in total.costs} | {n for pair in total.pairs for n, _ in pair}
         choices = frozenset((c.name, c.version) for c in stack if c.name in measured)
@@ -211,16 +191,13 @@ class StackScore:
         by_name = {b.objective: b for b in bounds} | {"speed": Bound(objective="speed", value=value, bound=0)}
         return tuple(by_name[name] for name in names)
 
-    def gain_over_reference(self, stack: CandidateStack) -> Ratio:
-        """Return what a whole stack gains over the reference, each with its best settings."""
-        return self._whole_gain(stack, self.offered(stack))[0]
+    def whole_gain(self, stack: CandidateStack, *, only_counted: bool = False) -> tuple[Ratio, int]:
+        """Return what a stack gains over the reference, both with their best settings, and how many versions compare.
 
-    def _whole_gain(
-        self, stack: CandidateStack, offered: Candidates, *, only_counted: bool = False
-    ) -> tuple[Ratio, int]:
-        """Return the gain of a stack over the reference, and the number of versions that were compared."""
+        With `only_counted`, packages whose own gain does not count add their uncertainty alone.
+        """
         versions, before = stack.versions, (self.reference or NO_PACKAGES).versions
-        gain, comparisons = self._comparison.gain(versions, offered, only_counted=only_counted)
+        gain, comparisons = self._comparison.gain(versions, self.offered(stack), only_counted=only_counted)
         return gain.times(self.slowdowns.gain(versions, before)), comparisons
 
     def is_untried_sdist(self, candidate: Candidate) -> bool:
@@ -264,15 +241,21 @@ class StackScore:
     def has_upload_times(self, stack: Iterable[Candidate]) -> bool:
         """Whether a build of each release of a stack has an upload time."""
         return all(
-            c.file.uploaded or any(o.file.uploaded for o in self.source.candidates(c.name) if _is_same(o, c))
+            c.file.uploaded or any(o.file.uploaded for o in self.source.candidates(c.name) if o.release == c.release)
             for c in stack
             if c.direct is None
         )
 
+    def hours_behind(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[Version, int]:
+        """Return how many hours each version of a package is behind the newest; computed once for the same ones."""
+        if name not in self.ages or self.ages[name][0] is not offered:
+            self.ages[name] = (offered, hours_behind(offered))
+        return self.ages[name][1]
+
     def libyears(self, stack: Iterable[Candidate]) -> float:
         """Return how far a stack is behind the newest candidates, summed over its packages, in years."""
-        behind, source = self.freshness.hours_behind, self.source
-        return sum(behind(c.name, source.candidates(c.name))[c.version] for c in stack) / HOURS_A_YEAR
+        every = (self.hours_behind(c.name, self.source.candidates(c.name))[c.version] for c in stack)
+        return sum(every) / HOURS_A_YEAR
 
     @property
     def _comparison(self) -> SpeedComparison:
@@ -296,17 +279,7 @@ class StackScore:
 
 
 def untried_sdists(stack: Iterable[Candidate], policy: CandidatePolicy) -> tuple[Candidate, ...]:
-    """Return the packages of a stack that are sdists whose build was not tried, without those that the user agreed to.
-
-    Args:
-        stack: The stack.
-        policy: Which files the user admits as candidates.
-    """
+    """Return the packages of a stack that are sdists whose build was not tried, if the user did not agree to them."""
     if policy.build_sdists:
         return ()
     return tuple(c for c in stack if c.is_sdist and c.direct is None and policy.allows_wheels(c.name))
-
-
-def _is_same(one: Candidate, other: Candidate) -> bool:
-    """Whether two candidates are builds of one release."""
-    return one.version.public == other.version.public

@@ -17,21 +17,13 @@ from packaging.version import Version
 
 from advisor.index.cache import DiskCache
 from advisor.index.memo import Memo
+from knowledge.domain.codec import decoded, encoded
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
-from knowledge.domain.ratio import Ratio
-from knowledge.estimate.gains import (
-    CompanionGain,
-    CompanionGains,
-    FrameworkGains,
-    ScoreTerms,
-    SettingGains,
-    gains_from,
-    gains_record,
-)
-from knowledge.estimate.interface import Effect, Evidence, KindPrediction, PredictedChange, Prediction, StartupTime
-from knowledge.estimate.setting_effect import EffectAtSize, SettingEffect, SettingSource
+from knowledge.estimate.gains import FrameworkGains, SettingGains
+from knowledge.estimate.interface import Effect, Prediction, StartupTime
+from knowledge.estimate.setting_effect import SettingEffect
 
 if TYPE_CHECKING:
     from knowledge.estimate.estimator import WorkloadEstimator
@@ -63,12 +55,7 @@ class Predictor:
     ) -> None:
         """Create a predictor; this reads nothing.
 
-        Args:
-            cache: Cache for results.
-            address: Address of the knowledge base.
-            hardware: The machine.
-            workload: The workload; `None` for all kinds.
-            benchmark: Identity of the project's own benchmark; empty if it has none.
+        Without a workload, predictions are for all kinds. The benchmark is the identity of the project's own one.
         """
         self._memo = Memo(cache, "predictions")
         self._address = address
@@ -113,11 +100,11 @@ class Predictor:
         failures: Mapping[str, str] = self.cached(["failures", name], lambda: dict(self.estimator.failures(name)))
         return failures
 
-    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Versions) -> ScoreTerms:
+    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Versions) -> tuple[FrameworkGains, ...]:
         """Return the gains of every candidate version of the given packages, newest first."""
         offered = candidates if self._benchmark else performance_versions(candidates)
         query = ["terms", {name: list(map(str, offered[name])) for name in sorted(offered)}, self._texts(baseline)]
-        return _terms(self.cached(query, lambda: _rows(self.estimator.terms(candidates, baseline))))
+        return self._value(tuple[FrameworkGains, ...], query, lambda: self.estimator.terms(candidates, baseline))
 
     def is_measured(self, name: str, version: Version) -> bool:
         """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""
@@ -146,15 +133,14 @@ class Predictor:
     def predict(self, stack: Versions, baseline: Versions) -> Prediction:
         """Predict the speed-up of a stack over the baseline."""
         query = ["predict", self._texts(stack), self._texts(baseline)]
-        prediction = _prediction(self.cached(query, lambda: asdict(self.estimator.predict(stack, baseline))))
+        prediction = self._value(Prediction, query, lambda: self.estimator.predict(stack, baseline))
         # Cached for the measured packages alone; the others decide whether the stacks are the same.
         return replace(prediction, is_same=dict(stack) == dict(baseline))
 
     def effects(self, stack: Versions, baseline: Versions) -> tuple[Effect, ...]:
         """Predict the speed-up of a stack over the baseline at each indicator of the workload."""
         query = ["effects", self._texts(stack), self._texts(baseline)]
-        effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.effects(stack, baseline)])
-        return tuple(_with_ratio(Effect, effect) for effect in effects)
+        return self._value(tuple[Effect, ...], query, lambda: self.estimator.effects(stack, baseline))
 
     def setting_effects(
         self,
@@ -162,37 +148,24 @@ class Predictor:
         settings: Mapping[str, Mapping[str, str]],
         over: Mapping[str, Mapping[str, str]] | None = None,
     ) -> tuple[Effect, ...]:
-        """Predict the effect of settings, by framework, on the speed of a stack.
+        """Predict the effect of settings, by framework, on the speed of a stack, over other settings or their absence.
 
-        Args:
-            stack: The stack.
-            settings: Values of settings by framework; empty values for their absence.
-            over: Values that they are compared with, by framework; by default their absence.
+        An empty value is the absence of a setting.
         """
         query = ["settings", self._texts(stack), settings, *([over] if over else [])]
-        effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings, over)])
-        return tuple(_with_ratio(Effect, effect) for effect in effects)
+        return self._value(tuple[Effect, ...], query, lambda: self.estimator.setting_effects(stack, settings, over))
 
     def compared_settings(self, stack: Versions) -> tuple[SettingEffect, ...]:
         """Return the measured effects of settings of the frameworks of a stack."""
         query = ["compared settings", self._texts(stack)]
-        effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.compared_settings(stack)])
-        return tuple(
-            _with_ratio(
-                SettingEffect,
-                effect,
-                sources=tuple(SettingSource(**source) for source in effect["sources"]),
-                sizes=tuple(_with_ratio(EffectAtSize, size) for size in effect["sizes"]),
-            )
-            for effect in effects
-        )
+        return self._value(tuple[SettingEffect, ...], query, lambda: self.estimator.compared_settings(stack))
 
     def setting_gains(self, candidates: Mapping[str, Sequence[Version]], stack: Versions) -> tuple[SettingGains, ...]:
         """Return the gains of the settings of each framework, for its candidates."""
         offered = {name: list(versions) for name, versions in sorted(candidates.items()) if name in FRAMEWORKS}
         texts = {name: list(map(str, versions)) for name, versions in offered.items()}
         query = ["gains of settings", texts, self._texts(stack)]
-        return gains_from(self.cached(query, lambda: gains_record(self.estimator.setting_gains(offered, stack))))
+        return self._value(tuple[SettingGains, ...], query, lambda: self.estimator.setting_gains(offered, stack))
 
     def startup(self, stack: Versions) -> tuple[StartupTime, ...]:
         """Return the measured import time and memory of the frameworks of a stack; nothing is predicted."""
@@ -200,13 +173,13 @@ class Predictor:
         if not frameworks:
             return ()
 
-        def compute() -> list[dict[str, Any]]:
+        def compute() -> Sequence[StartupTime]:
             from knowledge.estimate.startup import startup_times
 
-            return [asdict(time) for time in startup_times(self._store, frameworks, hardware=self._hardware)]
+            return startup_times(self._store, frameworks, hardware=self._hardware)
 
         query = ["startup", {name: str(version) for name, version in frameworks.items()}]
-        return tuple(StartupTime(**time) for time in self.cached(query, compute))
+        return self._value(tuple[StartupTime, ...], query, compute)
 
     def _texts(self, versions: Versions) -> dict[str, str]:
         """Return the versions that predictions depend on; with an own benchmark, this may be any package."""
@@ -234,6 +207,9 @@ class Predictor:
             return compute()
 
         return self._memo.answer(self._question(query), compute_alone)
+
+    def _value(self, kind: type[_T], query: Any, compute: Callable[[], object]) -> _T:
+        return decoded(kind, self.cached(query, lambda: encoded(compute())))
 
     def _question(self, query: Any) -> list[Any]:
         return [self.evidence_state, query]
@@ -281,80 +257,3 @@ def performance_versions(versions: Mapping[str, _T]) -> dict[str, _T]:
     from knowledge.evidence.contrasts import COMPANIONS
 
     return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
-
-
-def _rows(terms: ScoreTerms) -> list[dict[str, Any]]:
-    """Return gains as JSON-ready values; the absence of a companion is an empty version."""
-    rows = []
-    for gains in terms.frameworks:
-        table = gains.with_companion
-        assert isinstance(table, CompanionGains)
-        rows.append(
-            {
-                "framework": gains.framework,
-                "comparisons": gains.comparisons,
-                "alone": [[str(v), gain.mean, gain.variance] for v, gain in gains.alone.items()],
-                "own": [[str(v), text] for v, text in table.own.items()],
-                "companions": [
-                    [name, [[str(v) if v else "", text] for v, text in texts.items()]]
-                    for name, texts in table.companions.items()
-                ],
-                "cells": [
-                    [*key, *((g.mean, g.variance) for g in (cell.joint, cell.own, cell.framework))]
-                    for key, cell in table.cells.items()
-                ],
-            }
-        )
-    return rows
-
-
-def _terms(rows: list[dict[str, Any]]) -> ScoreTerms:
-    def gain(pair: Sequence[float]) -> Ratio:
-        return Ratio(mean=pair[0], variance=pair[1])
-
-    return ScoreTerms(
-        frameworks=tuple(
-            FrameworkGains(
-                framework=row["framework"],
-                comparisons=row["comparisons"],
-                alone={Version(text): gain(pair) for text, *pair in row["alone"]},
-                with_companion=CompanionGains(
-                    own={Version(text): name for text, name in row["own"]},
-                    companions={
-                        companion: {Version(text) if text else None: name for text, name in texts}
-                        for companion, texts in row["companions"]
-                    },
-                    cells={
-                        (own, companion, other): CompanionGain(
-                            joint=gain(joint), own=gain(alone), framework=gain(framework)
-                        )
-                        for own, companion, other, joint, alone, framework in row["cells"]
-                    },
-                ),
-            )
-            for row in rows
-        )
-    )
-
-
-def _prediction(document: dict[str, Any]) -> Prediction:
-    changes = (
-        _with_ratio(PredictedChange, change, evidence=tuple(_with_ratio(Evidence, e) for e in change["evidence"]))
-        for change in document["changes"]
-    )
-    return _with_ratio(
-        Prediction,
-        document,
-        changes=tuple(changes),
-        unmeasured=tuple(document["unmeasured"]),
-        newest_measured=tuple((name, version) for name, version in document["newest_measured"]),
-        not_compared=tuple(document["not_compared"]),
-        operations_only=tuple(document["operations_only"]),
-        kinds=tuple(_with_ratio(KindPrediction, kind) for kind in document["kinds"]),
-        sizes=tuple(_with_ratio(KindPrediction, size) for size in document["sizes"]),
-    )
-
-
-def _with_ratio(kind: Callable[..., _T], record: Mapping[str, Any], **values: object) -> _T:
-    """Return a value of a JSON record, with some of its fields replaced."""
-    return kind(**{**record, "ratio": Ratio(**record["ratio"]), **values})

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from packaging.version import Version
 
 from advisor.resolve.score.costs import SPEED_STEP, Candidates, speed_steps
-from knowledge.catalogue.fit import contradictions, misfit_of
+from knowledge.catalogue.fit import Misfit, contradictions, misfit_of
 from knowledge.catalogue.settings import ANY, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
-from knowledge.domain.hardware import DETECTED, HardwareProfile
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.ratio import NO_GAIN, Ratio
 from knowledge.estimate.gains import PairGain, SettingGains, SettingValue
 from knowledge.estimate.interface import Estimator
@@ -26,13 +26,9 @@ from knowledge.estimate.interface import Estimator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestSettings:
-    """The best run-time settings of a framework's version.
+    """The best run-time settings of a framework's version, and their gain, also in whole steps of the criterion speed.
 
-    Attributes:
-        values: Names and values, sorted.
-        steps: Their gain in whole steps of the criterion speed.
-        gain: Their gain.
-        at_baseline: Gain in the reference's version of those that it has.
+    `at_baseline` is the gain in the reference's version of those that it has.
     """
 
     values: tuple[tuple[str, str], ...] = ()
@@ -55,20 +51,14 @@ class TargetSettings:
     allows_reduced: bool = False
     disputed: frozenset[SettingValue] = frozenset()
 
-    @property
-    def is_this_machine(self) -> bool:
-        """Whether the machine is the one that the program runs on."""
-        return self.hardware.name == DETECTED
-
     def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
         """Return a value of a setting; `None` if the framework's version or the machine does not have it."""
-        choice = self._of_device(framework, value)
-        return None if choice is None or misfit_of(choice, version=version, hardware=self.hardware) else choice
+        choice, misfit = self._judged(framework, value, version)
+        return None if misfit else choice
 
     def may_have(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether nothing is known to be missing for a value; true for values that the catalogue does not have."""
-        choice = self._of_device(framework, value)
-        misfit = misfit_of(choice, version=version, hardware=self.hardware) if choice else None
+        _, misfit = self._judged(framework, value, version)
         return misfit is None or misfit.is_unknown
 
     def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
@@ -76,17 +66,20 @@ class TargetSettings:
 
         The framework emulates it, or ignores it.
         """
-        choice = self._of_device(framework, value)
-        misfit = misfit_of(choice, version=version, hardware=self.hardware) if choice else None
+        choice, misfit = self._judged(framework, value, version)
         if choice is None or misfit is None or misfit.is_unknown or misfit.subject not in ("features", "capability"):
             return None
         return choice, misfit.reason
 
-    def _of_device(self, framework: str, value: SettingValue) -> SettingChoice | None:
+    def _judged(
+        self, framework: str, value: SettingValue, version: Version
+    ) -> tuple[SettingChoice | None, Misfit | None]:
+        """Return a value of the catalogue on the device, and why the version or the machine does not have it."""
         setting = shipped_settings().get(value[0])
         if setting is None or framework not in FRAMEWORKS or self.hardware.device not in setting.devices:
-            return None
-        return setting.choice(FRAMEWORKS[framework], value[1])
+            return None, None
+        choice = setting.choice(FRAMEWORKS[framework], value[1])
+        return choice, misfit_of(choice, version=version, hardware=self.hardware) if choice else None
 
     def may_choose(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether a value of a setting may be a part of the advice."""
@@ -98,13 +91,7 @@ class TargetSettings:
     def best_by_version(
         self, candidates: Candidates, estimator: Estimator, baseline: Mapping[str, Version]
     ) -> dict[str, dict[Version, BestSettings]]:
-        """Return the best settings of each candidate of a framework, compared with the baseline's version.
-
-        Args:
-            candidates: Candidates of each package.
-            estimator: Predictions from the observations.
-            baseline: A stack with the other packages; empty if there is none.
-        """
+        """Return the best settings of each candidate of a framework, compared with the baseline's version, if any."""
         offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
         stack = baseline or {name: versions[0] for name, versions in offered.items()}
         for name in offered.keys() & baseline.keys():
@@ -119,7 +106,6 @@ class TargetSettings:
         }
 
     def _compared(self, best: BestSettings, gains: SettingGains, baseline: Version) -> BestSettings:
-        """Return the best settings with their gain in the baseline's version."""
         present = [
             value
             for value in best.values
@@ -133,10 +119,6 @@ class TargetSettings:
 
         Some settings apply to all of them: the allocator, or variables that several libraries read. A value is disputed
         if another framework would choose another value, or is slower with it.
-
-        Args:
-            stack: Versions of the stack, such as the baseline.
-            estimator: Predictions from the observations.
         """
         if len(FRAMEWORKS.keys() & stack.keys()) < 2:
             return self
@@ -197,11 +179,6 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
     significant count as nothing. A setting may gain more where another one is set. That counts only if it is
     significant there, and the other gains alone, or both gain where the other is set. If two gain less together, that
     counts in any case.
-
-    Args:
-        gains: Gains of the framework.
-        version: Its version.
-        admissible: The values to choose from.
     """
     alone = {v: speed_steps(gains.alone[version][v]) for v in admissible}
     extra = {
@@ -238,11 +215,6 @@ def _further_steps(pair: PairGain, one: Ratio, other: Ratio) -> int:
 
     A setting is credited with what it gains where the other is set only if that is significant, and the other gains
     alone; if none does, both must gain where the other is set.
-
-    Args:
-        pair: Gains of both.
-        one: Gain of the first alone.
-        other: Gain of the second alone.
     """
     first, second = speed_steps(one), speed_steps(other)
     loss = min(0.0, pair.joint.mean - one.mean - other.mean)

@@ -10,10 +10,10 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.words import count, interval_text, ratio_text
-from advisor.resolve.score.costs import MIN_GAIN, Candidates, Choice, Objective, PairedChoice, counted_steps
+from advisor.resolve.score.costs import Candidates, Choice, Objective, PairedChoice, counted_steps
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
-from knowledge.domain.ratio import NO_GAIN, Ratio
+from knowledge.domain.ratio import MIN_GAIN, NO_GAIN, Ratio
 from knowledge.estimate.interface import Estimator
 
 FEWEST_PROGRAMS = 2
@@ -22,13 +22,7 @@ FEWEST_PROGRAMS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowdownScore:
-    """What a documented slow-down costs in the score.
-
-    Attributes:
-        steps: Its cost in whole steps of the criterion speed.
-        gain: What a version without it gains.
-        reason: Why it costs nothing; empty if it costs something.
-    """
+    """What a documented slow-down costs in steps of speed, and a version without it gains; or why it costs nothing."""
 
     steps: int = 0
     gain: Ratio = NO_GAIN
@@ -37,13 +31,7 @@ class SlowdownScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdowns:
-    """The documented slow-downs on a target, as they count in the score.
-
-    Attributes:
-        rules: The rules that apply to the target.
-        estimator: Predictions from the observations.
-        min_gain: Smallest difference of speed that counts, as a fraction.
-    """
+    """The documented slow-downs on a target, as they count in the score: `min_gain` is the smallest that does."""
 
     rules: RuleBook
     estimator: Estimator
@@ -53,17 +41,15 @@ class Slowdowns:
         """Return the criterion speed with the documented slow-downs of the candidates.
 
         A slow-down that needs another package is a cost of pairs of versions, any other one a cost of versions.
-
-        Args:
-            objective: Costs of the measured packages, in steps.
-            candidates: Candidates of each package.
         """
         costs: dict[Choice, int] = dict(objective.costs)
         pairs: dict[tuple[Choice, PairedChoice], int] = dict(objective.pairs)
         for rule in self.rules.slower:
             other = NormalizedName(rule.other)
             others = [(other, c.version) for c in candidates.get(other, ()) if rule.concerns_other(c.version)]
-            for choice in _slow_choices(rule, candidates):
+            names = [NormalizedName(name) for name in rule.packages]
+            slow = [(n, c.version) for n in names for c in candidates.get(n, ()) if rule.concerns(n, c.version)]
+            for choice in slow:
                 if rule.other and not others:
                     continue
                 steps = self.score(rule, *choice).steps
@@ -105,20 +91,11 @@ class Slowdowns:
         return total
 
 
-def _slow_choices(rule: SlowerRule, candidates: Candidates) -> list[Choice]:
-    names = [NormalizedName(name) for name in rule.packages]
-    return [(name, c.version) for name in names for c in candidates.get(name, ()) if rule.concerns(name, c.version)]
-
-
 def gain_without(rule: SlowerRule, share: float) -> Ratio:
     """Return the gain of a workload from a version without a documented slow-down.
 
-    Of a workload whose part takes the share f of the time, a part that takes r times as long makes 1 + f (r - 1) times
-    as much time. The variance follows from that of log r by the first derivative.
-
-    Args:
-        rule: The slow-down.
-        share: Share of the workload's time without the slow-down, above 0 and at most 1.
+    Of a workload whose part takes the share f (0 < f <= 1) of the time without the slow-down, a part that takes r times
+    as long makes 1 + f (r - 1) times as much time. The variance follows from that of log r by the first derivative.
     """
     slower = 1 + share * (rule.ratio - 1)
     derivative = share * rule.ratio / slower
@@ -130,10 +107,7 @@ def slowdown_texts(
 ) -> list[tuple[SlowerRule, str, str]]:
     """Return the documented slow-downs of a stack, each with the slow package and a sentence about it.
 
-    Args:
-        versions: Versions of the stack.
-        rules: The rules that apply to the target.
-        scored: How slow-downs count, to say why one does not; `None` if there is no score.
+    The sentence says why the slow-down does not count, if `scored` is stated.
     """
     texts = []
     for rule, name in rules.slowdowns_of(versions):

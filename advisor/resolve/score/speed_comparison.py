@@ -14,7 +14,6 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.resolve.score.costs import (
-    MIN_GAIN,
     Candidates,
     Choice,
     Objective,
@@ -23,7 +22,7 @@ from advisor.resolve.score.costs import (
     speed_steps,
 )
 from advisor.resolve.score.setting_choice import BestSettings, TargetSettings
-from knowledge.domain.ratio import NO_GAIN, Ratio
+from knowledge.domain.ratio import MIN_GAIN, NO_GAIN, Ratio
 from knowledge.estimate.gains import FrameworkGains
 from knowledge.estimate.interface import Estimator
 
@@ -32,14 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedComparison:
-    """Compares versions with the versions of a reference stack.
-
-    Attributes:
-        estimator: Predictions from the observations.
-        reference: Versions of the reference; empty for the newest candidates.
-        min_gain: Smallest difference that counts, as a fraction.
-        settings: The run-time settings that each version may have; `None` if none may.
-    """
+    """Compares versions with the versions of a reference stack, or with the newest candidates if it is empty."""
 
     estimator: Estimator
     reference: Mapping[str, Version]
@@ -49,13 +41,8 @@ class SpeedComparison:
     def objective(self, candidates: Candidates) -> tuple[Objective, dict[str, int]]:
         """Return whole steps behind the best candidate of each measured framework; companions are counted in pairs.
 
-        A package that the reference does not have is not compared: it could be required without having been read.
-
-        Args:
-            candidates: Candidates of each package.
-
-        Returns:
-            The objective, and the gain of the best candidate of each measured framework, in steps.
+        A package that the reference does not have is not compared: it could be required without having been read. The
+        second result is the gain of the best candidate of each measured framework, in steps.
         """
         reference = self.reference or {str(name): of[0].version for name, of in candidates.items() if of}
         compared = {name: of for name, of in candidates.items() if of and str(name) in reference}
@@ -92,10 +79,7 @@ class SpeedComparison:
     ) -> tuple[Ratio, int]:
         """Return the gain of a whole stack over the reference, and the number of compared versions.
 
-        Args:
-            stack: Versions of the stack.
-            candidates: Candidates of each of its packages.
-            only_counted: Whether packages whose own gain does not count shall add their uncertainty alone.
+        With `only_counted`, packages whose own gain does not count add their uncertainty alone.
         """
         compared = {name: of for name, of in candidates.items() if of and str(name) in self.reference}
         own_settings = self._settings_of(compared, self.reference)
@@ -133,7 +117,7 @@ class SpeedComparison:
 
     def _gains(self, candidates: Candidates, reference: Mapping[str, Version]) -> Sequence[FrameworkGains]:
         offered = {str(name): [c.version for c in of] for name, of in candidates.items()}
-        return self.estimator.terms(offered, reference).frameworks
+        return self.estimator.terms(offered, reference)
 
     def _gains_of(self, framework: str, candidates: Candidates, reference: Mapping[str, Version]) -> FrameworkGains:
         return next(gains for gains in self._gains(candidates, reference) if gains.framework == framework)
@@ -225,12 +209,6 @@ def _gain_with_settings(change: Ratio, own: BestSettings | None, other: BestSett
     More than the settings of the reference's version counts only if it is significant over these, and over the same
     settings there. Errors of one setting in two versions are alike, so the differences are more certain than they
     count.
-
-    Args:
-        change: Gain of the version over the reference's version.
-        own: The best settings of the version.
-        other: Those of the reference's version.
-        comparisons: Number of versions that were compared.
     """
     own, other = own or BestSettings(), other or BestSettings()
     more = own.gain.over(other.gain)
@@ -244,10 +222,6 @@ def _in_tiers(steps: Mapping[_T, int], beaten_by: Callable[[_T], Collection[_T]]
 
     The same holds for the fastest one of the others, and so on. Versions that do not differ from the reference stay as
     they are; those that are slower only matter if all are.
-
-    Args:
-        steps: Steps of each version, over the reference.
-        beaten_by: Returns the versions that are slower than one of them by a difference that counts.
     """
     tiers = dict(steps)
     others = [v for v, count in steps.items() if count > 0 or max(steps.values()) < 0]

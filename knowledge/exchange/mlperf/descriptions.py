@@ -7,7 +7,9 @@ from ast import literal_eval
 from collections.abc import Iterator
 from typing import Any
 
-from knowledge.exchange.mlperf.catalogue import catalogue
+import yaml
+
+from knowledge.exchange.mlperf.facts import mlperf_facts
 
 _NOTHING = frozenset({"", "-", "n/a", "na", "none", "todo", "tbd", "not public"})
 _LONGEST_DESCRIPTION = 64 * 1024
@@ -33,15 +35,13 @@ def read_description(text: str) -> dict[str, str]:
         raise ValueError(f"it is longer than {_LONGEST_DESCRIPTION} characters")
     flat: dict[str, str] = {}
     for key, value in _entries(_document(text), depth=0):
-        name = catalogue()["spellings"].get(key.strip().lower(), key.strip().lower())
+        name = mlperf_facts()["spellings"].get(key.strip().lower(), key.strip().lower())
         if value.strip().lower() not in _NOTHING:
             flat.setdefault(name, value.strip())
     return flat
 
 
 def _document(text: str) -> Any:
-    import yaml
-
     try:
         return json.loads(text)
     except RecursionError:

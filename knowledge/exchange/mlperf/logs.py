@@ -11,7 +11,7 @@ import json
 import math
 import re
 from ast import literal_eval
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -149,11 +149,7 @@ def _value(text: str) -> Any:
 
 
 def _mapping(text: str) -> dict[str, Any]:
-    """Parse a JSON object, or a Python literal of one, as some submitters wrote.
-
-    Raises:
-        ValueError: If it is neither.
-    """
+    """Parse a JSON object, or a Python literal of one, as some submitters wrote."""
     try:
         record = json.loads(text)
     except ValueError:
@@ -180,18 +176,15 @@ def _scalar(value: Any) -> Scalar:
     return str(value)[:_LONGEST_TEXT]
 
 
-def _qualities(events: list[_Event]) -> Iterator[tuple[float, float | None]]:
-    for e in events:
+def _last_quality(events: list[_Event]) -> tuple[float | None, float | None]:
+    """Return the last quality that was evaluated, and its epoch."""
+    for e in reversed(events):
         if e.key == "eval_accuracy":
             inner = e.value if isinstance(e.value, dict) else {"value": e.value}
             value, epoch = inner.get("value"), inner.get("epoch", e.metadata.get("epoch_num"))
             if isinstance(value, int | float) and not isinstance(value, bool):
-                yield float(value), float(epoch) if isinstance(epoch, int | float) else None
-
-
-def _last_quality(events: list[_Event]) -> tuple[float | None, float | None]:
-    qualities = list(_qualities(events))
-    return qualities[-1] if qualities else (None, None)
+                return float(value), float(epoch) if isinstance(epoch, int | float) else None
+    return None, None
 
 
 def _converged(stop: _Event, events: list[_Event], quality: float | None) -> bool:

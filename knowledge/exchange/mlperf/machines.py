@@ -7,7 +7,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
-from knowledge.exchange.mlperf.catalogue import find_machine
+from knowledge.exchange.mlperf.facts import find_machine
 from knowledge.hardware.accelerators import find_accelerator
 from knowledge.hardware.partitions import part_of
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from knowledge.domain.observation import IndicatorRun, Observation, Scalar
-from knowledge.exchange.mlperf.catalogue import InferenceRules, benchmark_name, round_rules
+from knowledge.exchange.mlperf.facts import InferenceRules, benchmark_name, round_rules
 from knowledge.exchange.mlperf.logs import TrainingRun
-from knowledge.exchange.mlperf.paths import InferencePlace, SystemKey, TrainingPlace
+from knowledge.exchange.mlperf.paths import ResultPlace, SystemKey
 from knowledge.exchange.mlperf.results import INFERENCE, READER, TRAINING
 from knowledge.exchange.mlperf.summaries import InferenceResult
 from knowledge.exchange.mlperf.systems import System
@@ -17,28 +17,21 @@ _UNKNOWN_DATE = "1970-01-01"
 """Date of results of a round whose publication is not known; some published logs count from it, too."""
 
 
-def training_observation(place: TrainingPlace, run: TrainingRun, system: System) -> Observation:
+def training_observation(place: ResultPlace, run: TrainingRun, system: System) -> Observation:
     """Return the observation of a training run."""
-    round_ = place.key[0]
+    round_, _, submitter, name = place.key
     benchmark = place.benchmark or benchmark_name(run.benchmark, round_)
     rules = round_rules(round_, benchmark)
     parameters: dict[str, int | float | str] = {"benchmark": benchmark}
     if rules.target is not None:
         parameters["target"] = rules.target
-    logged = {f"log:{key}": value for key, value in run.values.items() if not key.startswith("submission_")}
+    metrics = {"run_seconds": run.seconds, "quality": run.quality, "epochs": run.epochs}
     return Observation(
-        indicator=IndicatorRun(
-            name=TRAINING,
-            version=rules.version,
-            backend=system.framework,
-            device=system.device,
-            dtype="as-submitted",
-            parameters=parameters,
-        ),
-        framework=system.framework,
+        indicator=_indicator(TRAINING, rules.version, system, parameters),
+        framework=system.software.framework,
         stack=system.stack,
         hardware=system.hardware,
-        block=f"mlperf-training-{round_}/{place.key[2]}/{place.key[3]}",
+        block=f"mlperf-training-{round_}/{submitter}/{name}",
         round=place.number,
         arm=0,
         reference=True,
@@ -48,20 +41,19 @@ def training_observation(place: TrainingPlace, run: TrainingRun, system: System)
         loops=1 if run.converged else 0,
         steady=run.converged,
         environment={
-            **_described(system),
-            **logged,
+            **{f"log:{key}": value for key, value in run.values.items() if not key.startswith("submission_")},
             **_source("training", place.key, system),
             "division": system.division or str(run.values.get("submission_division", "closed")).lower(),
             "category": system.status or str(run.values.get("submission_status", "")).lower(),
         },
         failure="" if run.converged else f"the quality target was not reached in {run.seconds:.0f} s",
-        metrics=_training_metrics(run),
+        metrics={name: value for name, value in metrics.items() if value is not None},
         schema=2,
     )
 
 
 def inference_observation(
-    place: InferencePlace, result: InferenceResult, system: System, rules: InferenceRules
+    place: ResultPlace, result: InferenceResult, system: System, rules: InferenceRules
 ) -> Observation:
     """Return the observation of an inference result."""
     round_, division, submitter, name = place.key
@@ -74,15 +66,8 @@ def inference_observation(
         **({"division": division} if division != "closed" else {}),
     }
     return Observation(
-        indicator=IndicatorRun(
-            name=INFERENCE,
-            version=place.version,
-            backend=system.framework,
-            device=system.device,
-            dtype="as-submitted",
-            parameters=parameters,
-        ),
-        framework=system.framework,
+        indicator=_indicator(INFERENCE, place.version, system, parameters),
+        framework=system.software.framework,
         stack=system.stack,
         hardware=system.hardware,
         block=f"mlperf-inference-{round_}/{division}/{submitter}/{name}",
@@ -95,7 +80,6 @@ def inference_observation(
         loops=1,
         steady=True,
         environment={
-            **_described(system),
             **{f"log:{key}": value for key, value in result.parameters.items()},
             **({"log:sut": result.sut} if result.sut else {}),
             **_source("inference", place.key, system),
@@ -108,14 +92,23 @@ def inference_observation(
     )
 
 
-def _described(system: System) -> dict[str, Scalar]:
-    return {f"system:{key}": value for key, value in system.described.items()}
+def _indicator(name: str, version: int, system: System, parameters: Mapping[str, int | float | str]) -> IndicatorRun:
+    return IndicatorRun(
+        name=name,
+        version=version,
+        backend=system.software.framework,
+        device=system.device,
+        dtype="as-submitted",
+        parameters=parameters,
+    )
 
 
 def _source(suite: str, key: SystemKey, system: System) -> dict[str, Scalar]:
     """Return where a result comes from, and what ran it."""
-    container = {"container": system.container, "container_contents": " ".join(system.expanded)}
+    software = system.software
+    container = {"container": software.container, "container_contents": " ".join(software.expanded)}
     return {
+        **{f"system:{key}": value for key, value in system.described.items()},
         "mlperf_round": key[0],
         "mlperf_reader": READER,
         "source": f"https://github.com/mlcommons/{suite}_results_{key[0]}",
@@ -124,8 +117,3 @@ def _source(suite: str, key: SystemKey, system: System) -> dict[str, Scalar]:
         "system": key[3],
         **{name: value for name, value in container.items() if value},
     }
-
-
-def _training_metrics(run: TrainingRun) -> Mapping[str, float]:
-    metrics = {"run_seconds": run.seconds, "quality": run.quality, "epochs": run.epochs}
-    return {name: value for name, value in metrics.items() if value is not None}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from knowledge.domain.errors import InputError
-from knowledge.exchange.mlperf.catalogue import benchmark_name, inference_benchmark
+from knowledge.exchange.mlperf.facts import benchmark_name, inference_benchmark
 
 _TRAINING_LOG = re.compile(r"^result_(?:run)?(\d+)(?:_\w+)?\.txt$")
 _SUMMARY = "mlperf_log_summary.txt"
@@ -22,41 +22,23 @@ SystemKey = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingPlace:
-    """Location of the log of a training run.
+class ResultPlace:
+    """Location of the log of a training run, or of LoadGen's summary of a performance run.
 
     Attributes:
         path: Path in the tree.
         key: System that ran it.
-        benchmark: Usual name of the benchmark, or empty if only the log names it.
-        number: Number of the run; -1 if it has more than nine digits.
+        benchmark: Usual name of the benchmark; of Inference with the required accuracy, ``bert-99`` and ``bert-99.9``.
+            Empty if only the log names it.
+        number: Number of the run, from 0 in Inference; -1 if it has more than nine digits.
+        version: Version of the benchmark's definition in a round of Inference.
     """
 
     path: str
     key: SystemKey
     benchmark: str
     number: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InferencePlace:
-    """Location of the summary of a performance run of LoadGen.
-
-    Attributes:
-        path: Path in the tree.
-        key: System that ran it.
-        benchmark: Usual name of the benchmark, with the required accuracy: ``bert-99`` and ``bert-99.9``.
-        version: Version of the benchmark's definition in its round.
-        scenario: Name of the scenario's directory, in lower case.
-        number: Number of the run, from 0; -1 if it has more than nine digits.
-    """
-
-    path: str
-    key: SystemKey
-    benchmark: str
-    version: int
-    scenario: str
-    number: int
+    version: int = 1
 
 
 def is_relevant(name: str) -> bool:
@@ -70,7 +52,7 @@ def is_relevant(name: str) -> bool:
     return bool(_TRAINING_LOG.match(path.name)) or (path.suffix == ".json" and "systems" in path.parts[:-1])
 
 
-def training_place(name: str, option: str | None) -> TrainingPlace | None:
+def training_place(name: str, option: str | None) -> ResultPlace | None:
     """Return the location of a training log; ``None`` if it is not a log in `results`."""
     parts = PurePosixPath(name).parts
     match = _TRAINING_LOG.match(parts[-1])
@@ -84,7 +66,7 @@ def training_place(name: str, option: str | None) -> TrainingPlace | None:
     # v0.5 put directories of its own between the submitter and the results, and called every TPU `tpu`.
     system = between[1] if inside[0] in _GENERIC_SYSTEMS and len(between) > 1 else inside[0]
     submitter = (between[0] if index >= 0 else between[-1]) if between else ""
-    return TrainingPlace(
+    return ResultPlace(
         path=name,
         key=(round_, "", submitter, system),
         benchmark=benchmark_name(inside[1], round_) if len(inside) > 1 else "",
@@ -92,7 +74,7 @@ def training_place(name: str, option: str | None) -> TrainingPlace | None:
     )
 
 
-def inference_place(name: str, option: str | None) -> InferencePlace | None:
+def inference_place(name: str, option: str | None) -> ResultPlace | None:
     """Return the location of a summary of a performance run; ``None`` if it is not one in `results`."""
     parts = PurePosixPath(name).parts
     if parts[-1] != _SUMMARY or "results" not in parts:
@@ -105,12 +87,11 @@ def inference_place(name: str, option: str | None) -> InferencePlace | None:
     if len(inside) < 3 or run is None:
         return None
     benchmark, version = inference_benchmark(inside[1], round_)
-    return InferencePlace(
+    return ResultPlace(
         path=name,
         key=(round_, _division(parts[:here]), parts[here - 1] if here else "", inside[0]),
         benchmark=benchmark,
         version=version,
-        scenario=inside[-1].lower(),
         # Runs count from 1.
         number=max(0, _number(run[1]) - 1) if len(run[1]) <= 9 else -1,
     )

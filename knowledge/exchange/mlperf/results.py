@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
-from knowledge.exchange.mlperf.catalogue import round_order
+from knowledge.exchange.mlperf.facts import round_order
 
 TRAINING = "mlperf_training"
 """Name of the indicator: time to train a published model to its target quality."""
 INFERENCE = "mlperf_inference"
 """Name of the indicator: seconds per sample of a published model under LoadGen, in one of its scenarios."""
 INDICATORS = (TRAINING, INFERENCE)
-_FIGURES = ("run_seconds", "quality", "value", "mean_seconds")
+FIGURES = ("run_seconds", "quality", "value", "mean_seconds")
 """Metrics that identify a log."""
-_DETAILS = frozenset({"container_contents"})
 READER = 2
 """Version of the importer; results of version 1 have no such entry in their environment."""
 
@@ -63,20 +62,8 @@ def content_key(o: Observation) -> str:
     """
     scenario = o.indicator.parameters.get("scenario", "")
     started = "" if o.indicator.name == INFERENCE else o.started_at
-    figures = [o.metrics.get(name) for name in _FIGURES]
+    figures = [o.metrics.get(name) for name in FIGURES]
     return content_hash([o.indicator.name, scenario, started, o.status, figures])
-
-
-def without_details(o: Observation) -> Observation:
-    """Return a result without what no part of the program uses: other figures, fields of descriptions and of logs.
-
-    The content key stays the same. The results that ship with the program have this form.
-    """
-    return replace(
-        o,
-        metrics={name: value for name, value in o.metrics.items() if name in _FIGURES},
-        environment={name: value for name, value in o.environment.items() if ":" not in name and name not in _DETAILS},
-    )
 
 
 def distinct_results(observations: Iterable[Observation]) -> tuple[Observation, ...]:

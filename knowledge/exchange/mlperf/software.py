@@ -10,14 +10,12 @@ from functools import cache
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.frameworks import frameworks
-from knowledge.exchange.mlperf.catalogue import catalogue
+from knowledge.exchange.mlperf.facts import mlperf_facts
 from knowledge.exchange.ngc import CONTAINER_INDEX, container_versions
 
 SUBMISSION_INDEX = "submission"
 """Index of packages that a submitter built or took from elsewhere."""
 _TEXTS = ("libraries", "other_software_stack", "math_libraries", "ml_libraries")
-_CONTAINERS = frozenset({"merlin-hugectr", "nemo-toolkit", "tensorflow", "torch", "mxnet", "dgl"})
-"""Frameworks that NVIDIA publishes in containers, whose releases are a year and a month."""
 _CONTENTS = frozenset({"version", "cuda", "cublas", "cudnn", "nccl", "tensorrt", "python"})
 """What is taken from the release notes of a container, if a description does not say it."""
 _RELEASE = re.compile(r"(?<![\d.])\d\d\.\d\d(?![\d.])")
@@ -73,14 +71,15 @@ def read_software(left: MutableMapping[str, str], *, name: str, benchmark: str, 
         for component, version in _pairs(text):
             _refine(stated, component, version)
     framework, releases = _framework([described, short, name], benchmark, place)
-    containers = {r for r in releases if framework in _CONTAINERS and _RELEASE.fullmatch(r)}
+    containers = {r for r in releases if framework in _in_containers() and _RELEASE.fullmatch(r)}
     own = {r for r in releases if r not in containers}
     container = containers.pop() if len(containers) == 1 else ""
     if containers:
         unread.append(f"`framework` is `{described}`: several releases of {framework}")
     if len(own) == 1:
         _refine(stated, framework, own.pop())
-    version = stated.pop(framework, "") or _of_notes(framework, left.get("sw_notes", "")[:_LONGEST_TEXT])
+    notes = (version for name, version in _pairs(left.get("sw_notes", "")[:_LONGEST_TEXT]) if name == framework)
+    version = stated.pop(framework, "") or next(notes, "")
     bare = left.get("other_software_stack", "")[:_LONGEST_NAME]
     if framework == "torch" and not version and re.fullmatch(r"[\d.]+\+rocm[\d.]+", bare):
         # The local version of a wheel of PyTorch names the ROCm that it was built for.
@@ -116,7 +115,7 @@ def _stated(left: MutableMapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Remove the fields that are named after components; return their versions, and what is not one version."""
     stated: dict[str, str] = {}
     unread: list[str] = []
-    for key, component in catalogue()["software"]["fields"].items():
+    for key, component in mlperf_facts()["software"]["fields"].items():
         text = left.get(key)
         if text is None:
             continue
@@ -152,15 +151,22 @@ def _refine(stated: dict[str, str], component: str, version: str) -> None:
 @cache
 def _frameworks() -> Mapping[str, str]:
     """Return the pattern of each framework's name."""
-    software = catalogue()["software"]
+    software = mlperf_facts()["software"]
     measured = {f.name: f.published["mlperf"] for f in frameworks().values() if "mlperf" in f.published}
     return {**software["longer-frameworks"], **measured, **software["frameworks"]}
 
 
 @cache
+def _in_containers() -> frozenset[str]:
+    """Return the frameworks that NVIDIA publishes in containers, whose releases are a year and a month."""
+    measured = (name for name, framework in frameworks().items() if "container" in framework.published)
+    return frozenset((*measured, *mlperf_facts()["software"]["in-containers"]))
+
+
+@cache
 def _token() -> tuple[re.Pattern[str], tuple[str, ...]]:
     """Return the pattern of a name, with a group for each name, or of a version; and the names."""
-    patterns = {**_frameworks(), **catalogue()["software"]["components"]}
+    patterns = {**_frameworks(), **mlperf_facts()["software"]["components"]}
     names = "|".join(f"(?P<n{i}>{p})" for i, p in enumerate(patterns.values()))
     pattern = (
         rf"(?:{names})(?:[ _-]*v?(?P<direct>{_NUMBER})(?!\w))?|(?:(?<![\w.])v?|(?<=ngc))(?P<version>{_NUMBER})(?!\w)"
@@ -186,7 +192,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
     for name, match in _names(text):
         following = None if match["direct"] else _FOLLOWING.match(text, match.end())
         version = match["direct"] or (following["version"] if following else "")
-        if name and version and not (name in _CONTAINERS and _RELEASE.fullmatch(version)):
+        if name and version and not (name in _in_containers() and _RELEASE.fullmatch(version)):
             yield name, version
 
 
@@ -229,7 +235,7 @@ def _framework(texts: Iterable[str], benchmark: str, place: str) -> tuple[str, s
         framework = "tensorflow" if any(_TPU.search(text) for text in others) else _of_place(place)
     releases = set(candidates.get(framework, ()))
     for text in others:
-        if not releases and framework in _CONTAINERS and re.search(_frameworks()[framework], text, re.IGNORECASE):
+        if not releases and framework in _in_containers() and re.search(_frameworks()[framework], text, re.IGNORECASE):
             releases = set(_RELEASE.findall(text))
     if framework == _generic(described) and (match := _GENERIC.match(described)) and match[2]:
         releases = {match[2]}
@@ -239,7 +245,7 @@ def _framework(texts: Iterable[str], benchmark: str, place: str) -> tuple[str, s
 def _choose(candidates: list[str], benchmark: str) -> str:
     """Return the framework of several that runs a benchmark in NVIDIA's own submissions, else the first one."""
     if len(candidates) > 1:
-        usual = catalogue()["usual-frameworks"].get(benchmark, ())
+        usual = mlperf_facts()["usual-frameworks"].get(benchmark, ())
         return next((name for name in usual if name in candidates), candidates[0])
     return candidates[0] if candidates else ""
 
@@ -253,11 +259,7 @@ def _generic(text: str) -> str:
 
 
 def _of_place(place: str) -> str:
-    for entry in catalogue()["sources"]:
+    for entry in mlperf_facts()["sources"]:
         if place and re.search(entry["match"], place):
             return str(entry["framework"])
     return "unknown"
-
-
-def _of_notes(framework: str, notes: str) -> str:
-    return next((version for name, version in _pairs(notes) if name == framework), "")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
-from knowledge.exchange.mlperf.catalogue import InferenceRules
+from knowledge.exchange.mlperf.facts import InferenceRules
 
 _SCENARIOS = ("Offline", "Server", "SingleStream", "MultiStream")
 _LATENCY = re.compile(r"^(\d+(?:\.\d+)?)(?:th)? percentile latency \(ns\)$")
@@ -121,9 +121,9 @@ def _figure(
         seconds = float(interval[1]) / 1000
         return figure, "streams", _inverse(figure / seconds), {"interval_seconds": seconds}
     percentile = "90" if scenario == "SingleStream" else "99"
-    latency = _estimates(entries).get(percentile) if rules.early_stopping else None
+    latency = _matching(_ESTIMATE, entries).get(percentile) if rules.early_stopping else None
     if latency is None:
-        latency = _percentiles(entries).get(percentile)
+        latency = _matching(_LATENCY, entries).get(percentile)
     if latency is None or not latency > 0:
         raise UnreadableSummaryError(f"it contains no latency of the {percentile}th percentile")
     samples = _number(entries.get("samples_per_query")) if scenario == "MultiStream" else None
@@ -132,18 +132,10 @@ def _figure(
 
 def _latencies(entries: Mapping[str, str]) -> dict[str, float]:
     latencies = {
-        f"p{name}_seconds": value for name, value in _percentiles(entries).items() if name in ("50", "90", "99")
+        f"p{name}_seconds": value for name, value in _matching(_LATENCY, entries).items() if name in ("50", "90", "99")
     }
     mean = _number(entries.get("mean latency (ns)"))
     return latencies | ({"mean_seconds": mean / _NANOSECONDS} if mean is not None else {})
-
-
-def _percentiles(entries: Mapping[str, str]) -> dict[str, float]:
-    return _matching(_LATENCY, entries)
-
-
-def _estimates(entries: Mapping[str, str]) -> dict[str, float]:
-    return _matching(_ESTIMATE, entries)
 
 
 def _matching(pattern: re.Pattern[str], entries: Mapping[str, str]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion, Stack
-from knowledge.exchange.mlperf.catalogue import catalogue
+from knowledge.exchange.mlperf.facts import mlperf_facts
 from knowledge.exchange.mlperf.machines import read_machine
 from knowledge.exchange.mlperf.software import Software, read_software
 from knowledge.hardware.accelerators import closest_models
@@ -21,26 +21,20 @@ class System:
     """A machine, or a cluster of them, with its software.
 
     Attributes:
-        submitter: Name of the submitter, or empty.
         division: ``closed``, ``open`` or empty.
         status: Category, such as ``onprem``, ``cloud``, ``preview`` or ``research``, or empty.
-        framework: Distribution name of the framework, or ``unknown``.
-        container: Release of NVIDIA's container that the framework came in, such as ``24.04``, or empty.
-        stack: The described software.
+        software: The described software.
+        stack: The same as a stack.
         hardware: The machine.
-        expanded: Software that is not described, but known from the release notes of the container, by name.
         described: Other fields of the description, by their own keys.
         warnings: What the description says and the program does not understand.
     """
 
-    submitter: str
     division: str
     status: str
-    framework: str
-    container: str
+    software: Software
     stack: Stack
     hardware: HardwareProfile
-    expanded: tuple[str, ...] = ()
     described: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -51,29 +45,26 @@ class System:
         return _DEVICES.get(accelerators[0].vendor, "accelerator") if accelerators else "cpu"
 
 
-def make_system(name: str, described: Mapping[str, str], *, benchmark: str, submitter: str, place: str = "") -> System:
+def make_system(name: str, described: Mapping[str, str], *, benchmark: str, place: str = "") -> System:
     """Build a system from its description; missing facts come from its name and from the log's source file.
 
     Args:
         name: The system's name in the tree.
         described: As :func:`~knowledge.exchange.mlperf.descriptions.read_description` gives it; may be empty.
         benchmark: Benchmark that was run: some systems list a framework for each kind.
-        submitter: Directory of the submitter.
         place: Source file that wrote the log.
     """
     remaining = dict(described)
     software = read_software(remaining, name=name, benchmark=benchmark, place=place)
     division, status = remaining.pop("division", "").lower(), remaining.pop("status", "").lower()
+    remaining.pop("submitter", "")
     machine = read_machine(name, remaining)
     return System(
-        submitter=remaining.pop("submitter", submitter),
         division=division,
-        status=catalogue()["statuses"].get(status, status),
-        framework=software.framework,
-        container=software.container,
+        status=mlperf_facts()["statuses"].get(status, status),
+        software=software,
         stack=_stack(software, machine.hardware.cpu.architecture),
         hardware=machine.hardware,
-        expanded=software.expanded,
         described={key: value[:_LONGEST_TEXT] for key, value in sorted(remaining.items())},
         warnings=(
             *((_unknown_accelerator(machine.unknown),) if machine.unknown else ()),

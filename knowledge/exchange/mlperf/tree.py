@@ -13,14 +13,13 @@ from typing import IO
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
-from knowledge.exchange.mlperf.catalogue import benchmark_name, inference_rules
 from knowledge.exchange.mlperf.descriptions import read_description
+from knowledge.exchange.mlperf.facts import benchmark_name, inference_rules
 from knowledge.exchange.mlperf.logs import TrainingRun, UnreadableLogError, read_log
 from knowledge.exchange.mlperf.observations import inference_observation, training_observation
 from knowledge.exchange.mlperf.paths import (
-    InferencePlace,
+    ResultPlace,
     SystemKey,
-    TrainingPlace,
     described_system,
     inference_place,
     is_relevant,
@@ -52,8 +51,8 @@ class TreeKindError(InputError):
 class _Content:
     """What a tree contains, as it is read."""
 
-    runs: list[tuple[TrainingPlace, TrainingRun]] = field(default_factory=list)
-    results: list[tuple[InferencePlace, InferenceResult]] = field(default_factory=list)
+    runs: list[tuple[ResultPlace, TrainingRun]] = field(default_factory=list)
+    results: list[tuple[ResultPlace, InferenceResult]] = field(default_factory=list)
     descriptions: dict[SystemKey, dict[str, str]] = field(default_factory=dict)
     skipped: list[SkippedFile] = field(default_factory=list)
     logs: int = 0
@@ -109,7 +108,7 @@ def _observations(content: _Content, warnings: dict[str, None]) -> Iterator[tupl
             described = content.descriptions.get(key)
             if described is None:
                 described = read_description(entry) if entry.startswith("{") else {}
-            systems[system_key] = make_system(key[3], described, benchmark=benchmark, submitter=key[2], place=place)
+            systems[system_key] = make_system(key[3], described, benchmark=benchmark, place=place)
         return systems[system_key]
 
     for place, run in sorted(content.runs, key=lambda entry: entry[0].path):
@@ -124,19 +123,14 @@ def _observations(content: _Content, warnings: dict[str, None]) -> Iterator[tupl
             continue
         warnings.update(dict.fromkeys(system.warnings))
         yield place.path, observation
-    for result_place, result in sorted(content.results, key=lambda entry: entry[0].path):
-        system = system_of(result_place.key, "", result_place.benchmark)
+    for place, result in sorted(content.results, key=lambda entry: entry[0].path):
+        system = system_of(place.key, "", place.benchmark)
         warnings.update(dict.fromkeys(system.warnings))
-        rules = inference_rules(result_place.key[0])
-        yield result_place.path, inference_observation(result_place, result, system, rules)
+        yield place.path, inference_observation(place, result, system, inference_rules(place.key[0]))
 
 
 def _check_kind(path: Path, content: _Content) -> None:
-    """Refuse a tree that is not of one of the two kinds.
-
-    Raises:
-        TreeKindError: If it is not.
-    """
+    """Refuse a tree that is not of one of the two kinds."""
     if content.logs and content.summaries:
         raise TreeKindError(
             f"`{path}` contains results of MLPerf Training ({content.logs} logs) and of MLPerf Inference "
@@ -145,22 +139,13 @@ def _check_kind(path: Path, content: _Content) -> None:
         )
     if content.logs or content.summaries:
         return
+    reason, hint = "no MLPerf results", f"{_WANTED}; if no directory names the round, set it with `--round`"
+    nothing = "no results of MLPerf Training or MLPerf Inference"
     if content.other_suite:
-        raise TreeKindError(
-            f"`{path}` contains no results of MLPerf Training or MLPerf Inference: it is a tree of MLPerf "
-            f"{content.other_suite}",
-            hint=_WANTED,
-        )
-    if content.described:
-        raise TreeKindError(
-            f"`{path}` contains descriptions of {content.described} systems, but no results of MLPerf Training or "
-            "MLPerf Inference",
-            hint=_WANTED,
-        )
-    raise TreeKindError(
-        f"`{path}` contains no MLPerf results",
-        hint=f"{_WANTED}; if no directory names the round, set it with `--round`",
-    )
+        reason, hint = f"{nothing}: it is a tree of MLPerf {content.other_suite}", _WANTED
+    elif content.described:
+        reason, hint = f"descriptions of {content.described} systems, but {nothing}", _WANTED
+    raise TreeKindError(f"`{path}` contains {reason}", hint=hint)
 
 
 def _gather(path: Path, round_: str | None) -> _Content:
@@ -202,11 +187,7 @@ def _check_number(number: int) -> None:
 
 
 def _log_lines(size: int, file: IO[bytes]) -> str:
-    """Return the lines of a log that contain records; other lines are not kept in memory.
-
-    Raises:
-        UnreadableLogError: If the log, or its records, are too large.
-    """
+    """Return the lines of a log that contain records; other lines are not kept in memory, and no large log is read."""
     if size > _LARGEST_LOG:
         raise UnreadableLogError(f"it is larger than {_LARGEST_LOG // 2**20} MiB")
     records: list[bytes] = []

@@ -6,11 +6,12 @@ import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from knowledge.exchange.published.columns import SkippedRow
+from knowledge.exchange.files import SkippedLine
 from knowledge.exchange.published.configuration import least_batch
 from knowledge.exchange.published.hosts import contradicted_hosts
-from knowledge.exchange.published.machine import find_model, is_part, largest_flops, slice_share
+from knowledge.exchange.published.machine import find_model, largest_flops, slice_share
 from knowledge.exchange.published.measurement import Measurement
+from knowledge.hardware.partitions import states_part
 
 _PEAK_TOLERANCE = 10.0
 """Rates above this multiple of the peak of the hardware are not believed; numbers of operations are lower bounds."""
@@ -54,11 +55,8 @@ class Group:
 
 def check_table(
     measurements: Sequence[Measurement],
-) -> tuple[tuple[Group, ...], tuple[SkippedRow, ...], tuple[int, ...]]:
+) -> tuple[tuple[Group, ...], tuple[SkippedLine, ...], tuple[int, ...]]:
     """Check the rows of a table against each other.
-
-    Args:
-        measurements: The rows, in order.
 
     Returns:
         The groups that remain, the rows that do not, and the numbers of duplicate rows.
@@ -70,7 +68,7 @@ def check_table(
         skipped.update(check([m for m in unique if m.row.number not in skipped]))
     groups, lost = _grouped([m for m in unique if m.row.number not in skipped])
     skipped.update(lost)
-    rows = tuple(SkippedRow(number=number, reason=reason) for number, reason in sorted(skipped.items()))
+    rows = tuple(SkippedLine(number=number, reason=reason) for number, reason in sorted(skipped.items()))
     return groups, rows, duplicates
 
 
@@ -85,12 +83,12 @@ def _with_common_units(measurements: Sequence[Measurement]) -> tuple[list[Measur
         replace(m, unit=m.unit.of_all, value=m.value * m.counts[m.unit.per]) if m.unit.per in m.counts else m
         for m in measurements
     ]
-    of_all = {(m.row.text("repository"), *_work(m), m.unit.item) for m in converted if not m.unit.per}
+    of_all = {(*m.work, m.unit.item) for m in converted if not m.unit.per}
     reasons = {
         m.row.number: f"its unit is `{m.row.text('unit')}`, other rows have the rate of all {m.unit.per}s together, "
         f"and it does not state the number of {m.unit.per}s"
         for m in converted
-        if m.unit.per and (m.row.text("repository"), *_work(m), m.unit.item) in of_all
+        if m.unit.per and (*m.work, m.unit.item) in of_all
     }
     return [m for m in converted if m.row.number not in reasons], reasons
 
@@ -114,20 +112,16 @@ def _without_duplicates(measurements: Sequence[Measurement]) -> tuple[list[Measu
 def _configuration(m: Measurement) -> Hashable:
     """Return everything that must be equal for two rows to be repetitions of each other, except versions and place."""
     return (
-        m.row.text("repository"), *_work(m), m.precision, m.gpus, m.batch, _model(m), m.unit.name,
+        *m.work, m.precision, m.gpus, m.batch, _model(m), m.unit.name,
         tuple(sorted(m.configuration.speed.items())), tuple(sorted(m.configuration.parameters.items())),
         m.configuration.nodes, str(m.configuration.described.get("host", "")),
     )  # fmt: skip
 
 
-def _work(m: Measurement) -> tuple[str, str, str, str]:
-    return m.task.name, m.task.variant, m.mode, m.framework
-
-
 def _model(m: Measurement) -> str:
     table = str(m.configuration.described.get("table", ""))
     model = find_model(m.gpu, table)
-    return f"{model.name if model is not None and not is_part(m) else m.gpu} {table.rpartition(':')[2].strip()}"
+    return f"{model.name if model is not None and not states_part(m.gpu) else m.gpu} {table.rpartition(':')[2].strip()}"
 
 
 def _impossible(measurements: Iterable[Measurement]) -> Mapping[int, str]:
@@ -156,8 +150,8 @@ def _other_scale(measurements: Iterable[Measurement]) -> Mapping[int, str]:
     """Return rows whose value has another unit than the rest of their table."""
     tables: dict[Hashable, list[Measurement]] = {}
     for m in measurements:
-        place = (m.row.text("repository"), m.row.text("path") if not m.configuration.described.get("host") else "")
-        key = (*place, *_work(m), m.batch, m.unit.name, tuple(sorted(m.configuration.parameters.items())))
+        path = m.row.text("path") if not m.configuration.described.get("host") else ""
+        key = (*m.work, path, m.batch, m.unit.name, tuple(sorted(m.configuration.parameters.items())))
         tables.setdefault(key, []).append(m)
     reasons = {}
     for members in tables.values():
@@ -182,7 +176,7 @@ def _impossible_scaling(measurements: Iterable[Measurement]) -> Mapping[int, str
         # A `config` names a version of the scripts; with the same batch size it does not explain a factor of 2.
         parameters = sorted(p for p in m.configuration.parameters.items() if p[0] != "config")
         settings = sorted(m.configuration.speed.items())
-        work = (m.row.text("repository"), *_work(m), m.precision, m.gpu, m.unit.name)
+        work = (*m.work, m.precision, m.gpu, m.unit.name)
         key: tuple[Hashable, ...] = (*work, m.batch, *settings, *parameters)
         if m.gpus == 1:
             for version in (m.versions.get("version", ""), None):

@@ -8,14 +8,14 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from knowledge.domain.errors import InputError, suggest
-from knowledge.exchange.files import read_lines
+from knowledge.exchange.files import SkippedLine, read_lines
 from knowledge.exchange.published.timm import rate_column, read_name, row_cells
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 REQUIRED = ("repository", "date", "task", "phase", "framework", "gpu", "precision", "value", "unit")
 """Columns that every table has; a cell of ``gpu`` may be empty if the repository's paths name the GPU."""
@@ -47,19 +47,6 @@ class TableRow:
         return self.cells.get(column, "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedRow:
-    """A row without an observation.
-
-    Attributes:
-        number: Line number in the file, from 1.
-        reason: Why it was skipped.
-    """
-
-    number: int
-    reason: str
-
-
 class RowError(ValueError):
     """Raised when a row is not a measurement; its text is the reason."""
 
@@ -75,16 +62,12 @@ class Table:
     """
 
     rows: tuple[TableRow, ...]
-    skipped: tuple[SkippedRow, ...]
+    skipped: tuple[SkippedLine, ...]
     unknown: tuple[str, ...]
 
 
 def read_table(content: bytes, *, where: str) -> Table:
     """Read a table.
-
-    Args:
-        content: Content of the file.
-        where: Name of the file, for messages.
 
     Raises:
         InputError: If the file is not a table: it is empty, not UTF-8, not what its name says, lacks columns, or its
@@ -114,14 +97,28 @@ def _csv_table(lines: Sequence[str], where: str) -> Table:
     common = read_name(where) if rate else {}
     if not rate:
         _check_header(header, numbered[0][1], where)
+
+    def read(line: str) -> Mapping[str, str]:
+        cells = _checked(dict(zip(header, _cells(line, header), strict=True)))
+        return row_cells(cells, rate, common) if rate else cells
+
+    rows, skipped = _rows(numbered[1:], read)
+    return Table(rows=rows, skipped=skipped, unknown=() if rate else _unknown(header))
+
+
+def _rows(
+    numbered: Iterable[tuple[int, str]], read: Callable[[str], Mapping[str, str]]
+) -> tuple[tuple[TableRow, ...], tuple[SkippedLine, ...]]:
+    """Return the rows that can be read, and the others."""
     rows, skipped = [], []
-    for number, line in numbered[1:]:
+    for number, line in numbered:
         try:
-            cells = _checked(dict(zip(header, _cells(line, header), strict=True)))
-            rows.append(TableRow(number=number, cells=row_cells(cells, rate, common) if rate else cells))
+            if len(line) > _LONGEST_ROW:
+                raise RowError(f"the row is longer than {_LONGEST_ROW} characters")
+            rows.append(TableRow(number=number, cells=read(line)))
         except RowError as error:
-            skipped.append(SkippedRow(number=number, reason=str(error)))
-    return Table(rows=tuple(rows), skipped=tuple(skipped), unknown=() if rate else _unknown(header))
+            skipped.append(SkippedLine(number=number, reason=str(error)))
+    return tuple(rows), tuple(skipped)
 
 
 def _check_header(header: Sequence[str], line: str, where: str) -> None:
@@ -145,8 +142,6 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _cells(line: str, header: Sequence[str]) -> list[str]:
-    if len(line) > _LONGEST_ROW:
-        raise RowError(f"the row is longer than {_LONGEST_ROW} characters")
     try:
         cells = next(csv.reader([line], strict=True))
     except csv.Error as error:
@@ -157,29 +152,22 @@ def _cells(line: str, header: Sequence[str]) -> list[str]:
 
 
 def _json_table(lines: Sequence[str], where: str) -> Table:
-    rows, skipped, unknown = [], [], dict[str, None]()
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            cells = _checked(dict(_json_cells(line)))
-        except RowError as error:
-            skipped.append(SkippedRow(number=number, reason=str(error)))
-            continue
+    unknown: dict[str, None] = {}
+
+    def read(line: str) -> Mapping[str, str]:
+        cells = _checked(dict(_json_cells(line)))
         unknown.update(dict.fromkeys(_unknown(list(cells))))
-        missing = [name for name in REQUIRED if name not in cells]
-        if missing:
-            skipped.append(SkippedRow(number=number, reason=f"it has no {_names(missing)}"))
-        else:
-            rows.append(TableRow(number=number, cells=cells))
+        if missing := [name for name in REQUIRED if name not in cells]:
+            raise RowError(f"it has no {_names(missing)}")
+        return cells
+
+    rows, skipped = _rows(((number, line) for number, line in enumerate(lines, start=1) if line.strip()), read)
     if not rows:
         raise InputError(f"`{where}` contains no row that can be read", hint=skipped[0].reason if skipped else "")
-    return Table(rows=tuple(rows), skipped=tuple(skipped), unknown=tuple(unknown))
+    return Table(rows=rows, skipped=skipped, unknown=tuple(unknown))
 
 
 def _json_cells(line: str) -> Iterator[tuple[str, str]]:
-    if len(line) > _LONGEST_ROW:
-        raise RowError(f"the row is longer than {_LONGEST_ROW} characters")
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -71,7 +71,8 @@ def read_settings(text: str, facts: Mapping[str, str]) -> Configuration:
         elif plain in _DESCRIPTIVE:
             described[plain] = value
         elif value:
-            parameters[re.sub(r"[^a-z0-9]+", "_", plain).strip("_")] = _number(value)
+            name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+            parameters[name] = int(value) if re.fullmatch(r"\d{1,9}", value) else value
     return Configuration(speed=speed, parameters=parameters, described=described, nodes=nodes)
 
 
@@ -80,10 +81,6 @@ def _switch(key: str, value: str) -> str:
     if word in _ON | _OFF:
         return "on" if word in _ON else "off"
     raise RowError(f"the setting `{key}` is `{value}`, which is neither on nor off")
-
-
-def _number(text: str) -> int | float | str:
-    return int(text) if re.fullmatch(r"\d{1,9}", text) else text
 
 
 def read_batch(text: str, precision: str) -> int | str | None:

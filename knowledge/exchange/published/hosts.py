@@ -90,13 +90,7 @@ def contradicted_hosts(measurements: Sequence[Measurement]) -> Mapping[int, str]
 def _wrong_of_two(
     hosts: Sequence[_Host], pair: tuple[int, int], remaining: Collection[int]
 ) -> tuple[tuple[int, ...], str]:
-    """Return which of two hosts that contradict only each other are wrong, and words about the one that is not.
-
-    Args:
-        hosts: All hosts.
-        pair: The numbers of the two.
-        remaining: Numbers of the hosts that were not taken out.
-    """
+    """Return which of two hosts that contradict only each other are wrong, and words about the other one."""
     witnesses = {
         number: next((hosts[n].name for n in sorted(remaining) if _agree(hosts[number], hosts[n])), "")
         for number in pair
@@ -145,7 +139,7 @@ def _hosts(measurements: Sequence[Measurement]) -> list[_Host]:
 def _work(m: Measurement) -> tuple[Hashable, ...]:
     """Return everything that must be equal in rows whose rates are compared, except accelerator and batch size."""
     return (
-        m.row.text("repository"), m.task.name, m.task.variant, m.mode, m.framework,
+        *m.work,
         m.versions.get("version", ""), m.container, m.precision, m.unit.name,
         tuple(sorted(m.configuration.speed.items())), tuple(sorted(m.configuration.parameters.items())),
     )  # fmt: skip

@@ -125,7 +125,11 @@ def _accelerator(m: Measurement, count: int) -> Accelerator | None:
 def _short(m: Measurement) -> str:
     model = _model(m)
     # Of a part of a GPU, the spelling says which: `A100-4-20C` is not `A100-7-40C`.
-    return model.name if model is not None and not is_part(m) else re.sub(r"[^a-z0-9]+", "-", m.gpu.lower()).strip("-")
+    return (
+        model.name
+        if model is not None and not states_part(m.gpu)
+        else re.sub(r"[^a-z0-9]+", "-", m.gpu.lower()).strip("-")
+    )
 
 
 def largest_flops(m: Measurement) -> float | None:
@@ -142,8 +146,3 @@ def slice_share(m: Measurement) -> float | None:
     """Return the share of a GPU that the name of its slice states; ``None`` if it states none."""
     model = _model(m)
     return share_of(model.family, m.gpu) if model is not None else None
-
-
-def is_part(m: Measurement) -> bool:
-    """Whether the name of a GPU says that it is a slice or a virtual GPU."""
-    return states_part(m.gpu)

@@ -70,6 +70,11 @@ class Measurement:
         return self.row.text("gpu") or self.repository.facts.get("gpu", "")
 
     @property
+    def work(self) -> tuple[str, ...]:
+        """Whose measurement it is, and of what: task, mode and framework."""
+        return self.row.text("repository"), self.task.name, self.task.variant, self.mode, self.framework
+
+    @property
     def seconds(self) -> float:
         """Seconds for an item."""
         batch = self.batch if isinstance(self.batch, int) else None
@@ -82,11 +87,7 @@ class Measurement:
 
 
 def read_measurement(row: TableRow, *, today: date | None = None) -> Measurement:
-    """Read the cells of a row.
-
-    Args:
-        row: The row.
-        today: The current day, in UTC.
+    """Read the cells of a row; ``today`` is the current day in UTC.
 
     Raises:
         RowError: If a cell is not what its column says.

@@ -11,7 +11,7 @@ from typing import Any
 from knowledge.domain.frameworks import frameworks
 from knowledge.exchange.published.columns import RowError, TableRow, words
 from knowledge.exchange.published.timm import TIMM
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,10 @@ from pathlib import Path
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation, Scalar
 from knowledge.domain.stack import PackageVersion, Stack
+from knowledge.exchange.files import SkippedLine
 from knowledge.exchange.ngc import CONTAINER_INDEX
 from knowledge.exchange.published.checks import Group, check_table
-from knowledge.exchange.published.columns import RowError, SkippedRow, TableRow, read_table
+from knowledge.exchange.published.columns import RowError, TableRow, read_table
 from knowledge.exchange.published.machine import accelerators_in, hint_for, is_cpu, make_hardware, unknown_gpu
 from knowledge.exchange.published.measurement import Measurement, read_measurement
 from knowledge.exchange.published.names import read_precision, task_names
@@ -52,17 +53,14 @@ class PublishedTable:
 
     observations: tuple[Observation, ...]
     rows: int
-    skipped: tuple[SkippedRow, ...]
+    skipped: tuple[SkippedLine, ...]
     duplicates: tuple[int, ...]
     repetitions: int
     warnings: tuple[TableWarning, ...]
 
 
 def read_published(path: Path) -> PublishedTable:
-    """Read a file of published measurements.
-
-    Args:
-        path: CSV or JSON Lines, also compressed with gzip.
+    """Read a file of published measurements: CSV or JSON Lines, also compressed with gzip.
 
     Raises:
         InputError: If the file cannot be read or is not such a table.
@@ -77,12 +75,7 @@ def read_published(path: Path) -> PublishedTable:
 
 
 def read_published_content(content: bytes, *, where: str, today: date | None = None) -> PublishedTable:
-    """Read the content of a file of published measurements.
-
-    Args:
-        content: CSV or JSON Lines, also compressed with gzip.
-        where: Name of the file, for messages.
-        today: The current day, in UTC.
+    """Read the content of a file of published measurements; ``today`` is the current day in UTC.
 
     Raises:
         InputError: If the content is not such a table.
@@ -106,7 +99,7 @@ def read_published_content(content: bytes, *, where: str, today: date | None = N
     )
 
 
-def _measurements(rows: tuple[TableRow, ...], today: date | None) -> tuple[list[Measurement], list[SkippedRow]]:
+def _measurements(rows: tuple[TableRow, ...], today: date | None) -> tuple[list[Measurement], list[SkippedLine]]:
     measurements, skipped = [], []
     for row in rows:
         try:
@@ -120,7 +113,7 @@ def _measurements(rows: tuple[TableRow, ...], today: date | None) -> tuple[list[
                 )
             measurements.append(m)
         except RowError as error:
-            skipped.append(SkippedRow(number=row.number, reason=str(error)))
+            skipped.append(SkippedLine(number=row.number, reason=str(error)))
     return measurements, skipped
 
 

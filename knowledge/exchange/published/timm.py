@@ -43,9 +43,6 @@ def rate_column(header: Collection[str]) -> str:
 def read_name(where: str) -> Mapping[str, str]:
     """Return what the name of a timm table states, as columns of published measurements.
 
-    Args:
-        where: Path or name of the file.
-
     Raises:
         InputError: If the name does not state it.
     """

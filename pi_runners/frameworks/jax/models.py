@@ -10,18 +10,8 @@ import numpy as np
 from jax import lax
 
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported, advance
-from pi_runners.models.layers import (
-    BuiltModel,
-    InitialWeight,
-    Layers,
-    ModelTraining,
-    bias_weight,
-    dense_weight,
-    filters_weight,
-    gain_weight,
-    recurrent_weights,
-    table_weight,
-)
+from pi_runners.models import initial
+from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
 
 Arrays = Dict[str, Any]
@@ -43,38 +33,36 @@ class JaxLayers(Layers):
         self.statistics = dict(statistics)
         self._weights = weights
 
-    def _weight(self, weight: InitialWeight) -> Array:
+    def _weight(self, weight: initial.InitialWeight) -> Array:
         return self._weights[weight.name]
 
     def _running(self, name: str, width: int) -> Tuple[Array, Array]:
         mean, variance = self.statistics[name]
         return mean, variance
 
-    def convolution(
-        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> Array:
-        padding = 0 if kernel == stride else kernel // 2
+    def convolution(self, name: str, x: Array, filters: Filters) -> Array:
+        weight, *bias = map(self._weight, filters.weights(name, x.shape[-1]))
         y = lax.conv_general_dilated(
             x,
-            self._weight(filters_weight(name, (filters, x.shape[-1] // groups, kernel, kernel))),
-            window_strides=(stride, stride),
-            padding=[(padding, padding)] * 2,
+            weight,
+            window_strides=(filters.stride,) * 2,
+            padding=[(filters.padding,) * 2] * 2,
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
-            feature_group_count=groups,
+            feature_group_count=filters.groups,
         )
-        return y + self._weight(bias_weight(name, filters)) if bias else y
+        return y + bias[0] if bias else y
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         # As for the gradient of a convolution, the outputs are the input channels of the kernel.
         y = lax.conv_transpose(
             x,
-            self._weight(filters_weight(name, (filters, x.shape[-1], 2, 2))),
+            self._weight(initial.filters(name, (filters, x.shape[-1], 2, 2))),
             strides=(2, 2),
             padding="VALID",
             dimension_numbers=("NHWC", "HWOI", "NHWC"),
             transpose_kernel=True,
         )
-        return y + self._weight(bias_weight(name, filters))
+        return y + self._weight(initial.bias(name, filters))
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         """Mean and variance in single precision or better, as in Flax."""
@@ -88,61 +76,53 @@ class JaxLayers(Layers):
                 _DECAY * variance + _RATE * batch_variance,
             )
             mean, variance = batch_mean, batch_variance
-        scale = lax.rsqrt(variance + 1e-5) * self._weight(gain_weight(name, width, gain))
-        return ((wide - mean) * scale + self._weight(bias_weight(name, width))).astype(x.dtype)
+        gains, offsets = map(self._weight, initial.norm(name, width, gain))
+        return ((wide - mean) * (lax.rsqrt(variance + 1e-5) * gains) + offsets).astype(x.dtype)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
-        y = jnp.matmul(x, self._weight(dense_weight(name, x.shape[-1], width)))
-        return y + self._weight(bias_weight(name, width)) if bias else y
+        weight, *offsets = map(self._weight, initial.dense(name, x.shape[-1], width, bias))
+        y = jnp.matmul(x, weight)
+        return y + offsets[0] if bias else y
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
         """Mean and variance in single precision or better, as in Flax."""
-        width = x.shape[-1]
+        gains, offsets = map(self._weight, initial.norm(name, x.shape[-1]))
         wide = x.astype(_wide(x.dtype))
         centred = wide - wide.mean(axis=-1, keepdims=True)
         scale = lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + epsilon)
-        scaled = centred * scale * self._weight(gain_weight(name, width))
-        return (scaled + self._weight(bias_weight(name, width))).astype(x.dtype)
+        return (centred * scale * gains + offsets).astype(x.dtype)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        return jnp.take(self._weight(table_weight(name, rows, width)), indices, axis=0)
+        return jnp.take(self._weight(initial.table(name, rows, width)), indices, axis=0)
 
     def tied_dense(self, name: str, x: Array) -> Array:
         return jnp.matmul(x, self._weights[name + ".table"].T)
 
-    def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        return x + self._weight(table_weight(name, rows, x.shape[-1]))[start : start + x.shape[1]]
-
     def prepend_token(self, name: str, x: Array) -> Array:
-        token = self._weight(table_weight(name, 1, x.shape[-1]))
+        token = self._weight(initial.table(name, 1, x.shape[-1]))
         return jnp.concatenate((jnp.broadcast_to(token, (x.shape[0], 1, x.shape[-1])), x), axis=1)
 
-    def _heads(self, name: str, x: Array, heads: int) -> Array:
-        return self.dense(name, x, x.shape[-1]).reshape(x.shape[0], x.shape[1], heads, -1)
+    def _heads(self, name: str, x: Array, heads: int) -> List[Array]:
+        projected = [self.dense(name + part, x, x.shape[-1]) for part in (".query", ".key", ".value")]
+        return [y.reshape(*x.shape[:2], heads, -1) for y in projected]
 
     def _attention(self, q: Array, k: Array, v: Array, **options: Any) -> Array:
         return jax.nn.dot_product_attention(q, k, v, **options)
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
-        q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
-        mixed = self._attention(q, k, v, is_causal=causal)
+        mixed = self._attention(*self._heads(name, x, heads), is_causal=causal)
         return self.dense(name + ".output", mixed.reshape(x.shape), x.shape[-1])
 
-    def cached_attention(
-        self, name: str, x: Array, heads: int, keys: Array, values: Array
-    ) -> Tuple[Array, Array, Array]:
+    def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
         """`jnp.concatenate` with the cache, then as :meth:`self_attention`."""
-        q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
-        keys = jnp.concatenate((keys, k.swapaxes(1, 2)), axis=2)
-        values = jnp.concatenate((values, v.swapaxes(1, 2)), axis=2)
+        q, *new = self._heads(name, x, heads)
+        keys, values = (jnp.concatenate((old, y.swapaxes(1, 2)), axis=2) for old, y in zip(cache, new))
         mixed = self._attention(q, keys.swapaxes(1, 2), values.swapaxes(1, 2))
-        return self.dense(name + ".output", mixed.reshape(x.shape), x.shape[-1]), keys, values
+        return self.dense(name + ".output", mixed.reshape(x.shape), x.shape[-1]), (keys, values)
 
-    def lstm(
-        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
-    ) -> Tuple[Array, Tuple[Array, Array]]:
+    def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         """One product for the inputs of all timesteps, then `lax.scan` over them."""
-        to_input, to_hidden, bias = (self._weight(w) for w in recurrent_weights(name, x.shape[-1], hidden))
+        to_input, to_hidden, bias = (self._weight(w) for w in initial.recurrent(name, x.shape[-1], hidden))
         zero = jnp.zeros((x.shape[0], hidden), dtype=x.dtype)
 
         def step(carry: Any, from_input: Array) -> Any:
@@ -152,20 +132,13 @@ class JaxLayers(Layers):
         last, outputs = lax.scan(step, state or (zero, zero), jnp.matmul(x.swapaxes(0, 1), to_input.T) + bias)
         return outputs.swapaxes(0, 1), last
 
-    def relu(self, x: Array) -> Array:
-        return jax.nn.relu(x)
-
-    def relu6(self, x: Array) -> Array:
-        return jax.nn.relu6(x)
+    relu = staticmethod(jax.nn.relu)
+    relu6 = staticmethod(jax.nn.relu6)
 
     def gelu(self, x: Array, approximate: bool = False) -> Array:
         return jax.nn.gelu(x, approximate=approximate)
 
-    def tanh(self, x: Array) -> Array:
-        return jnp.tanh(x)
-
-    def add(self, x: Array, y: Array) -> Array:
-        return x + y
+    tanh = staticmethod(jnp.tanh)
 
     def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
         edges = [(0, 0), (padding, padding), (padding, padding), (0, 0)]
@@ -181,9 +154,6 @@ class JaxLayers(Layers):
 
     def as_sequence(self, x: Array) -> Array:
         return x.reshape(x.shape[0], -1, x.shape[-1])
-
-    def token(self, x: Array, position: int) -> Array:
-        return x[:, position]
 
     def attend(self, queries: Array, memory: Array) -> Array:
         head = memory[:, :, None]
@@ -203,11 +173,11 @@ class _Collector(JaxLayers):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__({}, {}, training=False)
-        self.collected: Dict[str, InitialWeight] = {}
+        self.collected: Dict[str, initial.InitialWeight] = {}
         self._backend = backend
         self._dtype = jnp.dtype(backend.dtype)
 
-    def _weight(self, weight: InitialWeight) -> Array:
+    def _weight(self, weight: initial.InitialWeight) -> Array:
         shape = weight.shape
         if len(shape) == 4:
             shape = (*shape[2:], shape[1], shape[0])
@@ -248,7 +218,7 @@ def build(
     """
     collector = _Collector(backend)
     jax.eval_shape(lambda *arrays: network.forward(collector, arrays, p, mode), *inputs)
-    weights = {name: _initial(backend, weight) for name, weight in collector.collected.items()}
+    weights = {name: weight.make(backend) for name, weight in collector.collected.items()}
     # Weights and running statistics; in training, also moments and the number of steps. A step reuses their memory.
     state: List[Any] = [weights, jax.device_put(collector.statistics, device)]
 
@@ -302,12 +272,6 @@ def build(
         return float(value), float(derivative)
 
     return BuiltModel(infer, train, gradient)
-
-
-def _initial(backend: Backend, weight: InitialWeight) -> Array:
-    if len(weight.shape) == 4:
-        return backend.filters(weight.raw, weight.shape, weight.scale)
-    return backend.array(weight.raw, weight.shape, weight.scale, weight.offset)
 
 
 def _ready(backend: Backend, result: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,19 @@ import numpy as np
 from jax import lax
 
 from pi_runners.frameworks.numpy.operations import from_bytes
-from pi_runners.harness.contract import GATES, LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported, advance
+from pi_runners.harness.contract import (
+    GATES,
+    LEARNING_RATE,
+    Array,
+    Arrays,
+    Backend,
+    Call,
+    Function,
+    Parameters,
+    Training,
+    Unsupported,
+    advance,
+)
 from pi_runners.harness.settings import error_output
 
 
@@ -50,23 +62,17 @@ class JaxBackend(Backend):
         jax.block_until_ready(result)
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
-        if self.dtype == "int8":
-            host_array = (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
-        else:
-            host_array = from_bytes(raw, shape, scale, offset, jnp.dtype(self.dtype))
-        return self._put(host_array, self.dtype)
+        return self._put(from_bytes(raw, shape, scale, offset, jnp.dtype(self.dtype)), self.dtype)
 
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        axes = (0,) + tuple(range(2, len(shape))) + (1,)
-        return self._put(
-            np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype
-        )
+        return self._transposed(raw, shape, scale, (0, *range(2, len(shape)), 1))
 
     def filters(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        axes = tuple(range(2, len(shape))) + (1, 0)
-        return self._put(
-            np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype
-        )
+        return self._transposed(raw, shape, scale, (*range(2, len(shape)), 1, 0))
+
+    def _transposed(self, raw: bytes, shape: Sequence[int], scale: float, axes: Sequence[int]) -> Array:
+        numbers = from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype))
+        return self._put(np.ascontiguousarray(numbers.transpose(axes)), self.dtype)
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         return self._put(np.array(numbers, dtype=np.int32).reshape(tuple(shape)), "int32")
@@ -84,27 +90,23 @@ class JaxBackend(Backend):
         with jax.default_device(self._device):
             return jax.device_put(jnp.asarray(host_array, dtype=dtype), self._device)
 
-    def _call(self, function: Callable[..., Any], arrays: Sequence[Array]) -> Callable[[], Any]:
+    def _call(self, function: Function, arrays: Arrays) -> Call:
         compute = jax.jit(function)
         if self.device == "cuda":
             return lambda: compute(*arrays)
         # On the CPU, calls may overlap: the last one can be ready before earlier ones are.
         return lambda: jax.block_until_ready(compute(*arrays))
 
-    def compile(
-        self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
-    ) -> Callable[[], Any]:
+    def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
         return self._call(lambda *inputs: function(self, *inputs), (*arrays, *weights))
 
-    def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+    def run_eagerly(self, function: Function, arrays: Arrays) -> Call:
         """Wait for the result on the CPU, as compiled calls do."""
         if self.device == "cuda":
             return super().run_eagerly(function, arrays)
         return lambda: jax.block_until_ready(function(self, *arrays))
 
-    def pullback(
-        self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
-    ) -> Callable[[], Sequence[Array]]:
+    def pullback(self, function: Function, arrays: Arrays, cotangent: Array) -> Call:
         """Compile the vector-Jacobian product; XLA drops the forward pass where the gradients do not need it."""
 
         def gradients(upstream: Array, *inputs: Array) -> Any:
@@ -112,9 +114,7 @@ class JaxBackend(Backend):
 
         return self._call(gradients, (cotangent, *arrays))
 
-    def train(
-        self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
-    ) -> Training:
+    def train(self, loss: Function, weights: Arrays, batch: Arrays, rate: float = LEARNING_RATE) -> Training:
         """Train by a compiled step that returns the new weights."""
         state: Dict[str, Any] = {"weights": list(weights), "batch": list(batch)}
 
@@ -131,22 +131,22 @@ class JaxBackend(Backend):
                 jax.block_until_ready(state["weights"])
             return value, squared_norm
 
-        def feed(fresh: Sequence[Array]) -> None:
+        def feed(fresh: Arrays) -> None:
             state["batch"] = list(fresh)
 
-        def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        def evaluator(function: Function, arrays: Arrays) -> Call:
             evaluate = jax.jit(lambda weights, *inputs: function(self, weights, *inputs))
             return lambda: jax.block_until_ready(evaluate(state["weights"], *arrays))
 
         return Training(run, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: state["weights"])
 
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
         """Use functions of a dictionary of weights."""
         from pi_runners.frameworks.jax.models import build
 
         return build(self, network, parameters, mode, inputs, self._device)
 
-    def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
+    def to_device(self, raw: bytes) -> Tuple[Call, Call]:
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
         host = np.frombuffer(raw, np.uint8)
@@ -177,9 +177,7 @@ class JaxBackend(Backend):
             feature_group_count=groups,
         )
 
-    def recurrent(
-        self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
-    ) -> Callable[..., Array]:
+    def recurrent(self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float) -> Function:
         """One product for the inputs of all timesteps, then `lax.scan` over them."""
         inputs, hidden = shape
         gates = GATES[cell]
@@ -199,17 +197,13 @@ class JaxBackend(Backend):
 
         return run
 
-    def copy(self, x: Array) -> Array:
-        return jnp.copy(x)
+    copy = staticmethod(jnp.copy)
 
     def gather(self, table: Array, indices: Array) -> Array:
         return jnp.take(table, indices, axis=0)
 
-    def relu(self, x: Array) -> Array:
-        return jax.nn.relu(x)
-
-    def tanh(self, x: Array) -> Array:
-        return jnp.tanh(x)
+    relu = staticmethod(jax.nn.relu)
+    tanh = staticmethod(jnp.tanh)
 
     def total(self, x: Array) -> Array:
         return x.sum(axis=-1)
@@ -218,8 +212,7 @@ class JaxBackend(Backend):
         """Take the largest of the last axis."""
         return x.max(axis=-1)
 
-    def softmax(self, x: Array) -> Array:
-        return jax.nn.softmax(x)
+    softmax = staticmethod(jax.nn.softmax)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
         centred = x - x.mean(axis=-1, keepdims=True)
@@ -232,8 +225,7 @@ class JaxBackend(Backend):
         centred = x - x.mean(axis=axes)
         return centred * lax.rsqrt((centred * centred).mean(axis=axes) + 1e-5) * gain + offset
 
-    def fft(self, x: Array) -> Array:
-        return jnp.fft.rfft(x)
+    fft = staticmethod(jnp.fft.rfft)
 
     def sort(self, x: Array) -> Array:
         return jnp.sort(x, axis=-1)
@@ -255,11 +247,8 @@ class JaxBackend(Backend):
 
     join = join_channels
 
-    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        return jnp.reshape(x, tuple(shape))
-
-    def transpose(self, x: Array, axes: Sequence[int]) -> Array:
-        return jnp.transpose(x, tuple(axes))
+    reshape = staticmethod(jnp.reshape)
+    transpose = staticmethod(jnp.transpose)
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
         log_likelihoods = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from pi_runners.harness.contract import GATES, Array, Backend, Parameters, Unsupported, advance
+from pi_runners.harness.contract import GATES, Array, Backend, Function, Parameters, Unsupported, advance
 
 
 class NumpyBackend(Backend):
@@ -69,9 +69,7 @@ class NumpyBackend(Backend):
         product = np.matmul(w.reshape(groups, w.shape[0] // groups, -1), columns)
         return np.moveaxis(product.reshape((w.shape[0], x.shape[0]) + spatial), 0, 1)
 
-    def recurrent(
-        self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
-    ) -> Callable[..., Array]:
+    def recurrent(self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float) -> Function:
         """One product for the inputs of all timesteps, then a Python loop over them."""
         inputs, hidden = shape
         gates = GATES[cell]
@@ -153,6 +151,8 @@ def from_bytes(
     raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0, dtype: Any = "float64"
 ) -> Any:
     """Return the numbers that bytes encode, computed in double precision, in chunks to use less memory."""
+    if np.dtype(dtype) == np.int8:
+        return (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
     numbers = np.empty(len(raw), dtype=dtype)
     for start in range(0, len(raw), _CHUNK):
         chunk = np.frombuffer(raw, np.uint8, min(_CHUNK, len(raw) - start), start).astype(np.float64)

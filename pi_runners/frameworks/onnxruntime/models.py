@@ -10,19 +10,9 @@ import numpy as np
 from pi_runners.frameworks.onnxruntime.onnx_format import Graph, Symbol
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.harness.random_inputs import product
+from pi_runners.models import initial
 from pi_runners.models.count import count
-from pi_runners.models.layers import (
-    BuiltModel,
-    InitialWeight,
-    Layers,
-    ModelTraining,
-    bias_weight,
-    dense_weight,
-    filters_weight,
-    gain_weight,
-    recurrent_weights,
-    table_weight,
-)
+from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
 
 _MOST_BYTES = 2**31
@@ -69,13 +59,13 @@ class OnnxLayers(Layers):
     def _number(self, number: float) -> Value:
         return self._constant(np.array(number, dtype=self._backend.dtype))
 
-    def _initial(self, weight: InitialWeight) -> Any:
+    def _initial(self, weight: initial.InitialWeight) -> Any:
         if weight.name not in self._weights:
             array = self._backend.array(weight.raw, weight.shape, weight.scale, weight.offset)
             self._weights[weight.name] = array
         return self._weights[weight.name]
 
-    def _weight(self, weight: InitialWeight, transposed: bool = False) -> Value:
+    def _weight(self, weight: initial.InitialWeight, transposed: bool = False) -> Value:
         if weight.name not in self._constants:
             array = self._initial(weight)
             self._constants[weight.name] = self._constant(array.swapaxes(0, 1) if transposed else array)
@@ -101,57 +91,49 @@ class OnnxLayers(Layers):
     def _softmax(self, x: Value) -> Value:
         return self._node("Softmax", [x], x.shape, axis=-1)
 
-    def convolution(
-        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> Array:
-        padding = 0 if kernel == stride else kernel // 2
-        inputs = [x, self._weight(filters_weight(name, (filters, x.shape[1] // groups, kernel, kernel)))]
-        if bias:
-            inputs.append(self._weight(bias_weight(name, filters)))
-        shape = (x.shape[0], filters, *_windows(x, kernel, stride, padding))
+    def convolution(self, name: str, x: Array, filters: Filters) -> Array:
         return self._node(
             "Conv",
-            inputs,
-            shape,
+            [x, *map(self._weight, filters.weights(name, x.shape[1]))],
+            (x.shape[0], filters.number, *_windows(x, filters.kernel, filters.stride, filters.padding)),
             dilations=[1, 1],
-            group=groups,
-            kernel_shape=[kernel] * 2,
-            pads=[padding] * 4,
-            strides=[stride] * 2,
+            group=filters.groups,
+            kernel_shape=[filters.kernel] * 2,
+            pads=[filters.padding] * 4,
+            strides=[filters.stride] * 2,
         )
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         batch, channels, height, width = x.shape
         weights = [
-            self._weight(filters_weight(name, (filters, channels, 2, 2)), transposed=True),
-            self._weight(bias_weight(name, filters)),
+            self._weight(initial.filters(name, (filters, channels, 2, 2)), transposed=True),
+            self._weight(initial.bias(name, filters)),
         ]
         shape = (batch, filters, 2 * height, 2 * width)
         return self._node("ConvTranspose", [x, *weights], shape, kernel_shape=[2, 2], strides=[2, 2])
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         width = x.shape[1]
-        weights = [self._weight(gain_weight(name, width, gain)), self._weight(bias_weight(name, width))]
+        weights = map(self._weight, initial.norm(name, width, gain))
         statistics = [self._constant(fill(width, dtype=self._backend.dtype)) for fill in (np.zeros, np.ones)]
         return self._node("BatchNormalization", [x, *weights, *statistics], x.shape, epsilon=1e-5)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
         """`Gemm` for rows, otherwise `MatMul` and `Add`."""
-        weight = dense_weight(name, x.shape[-1], width)
-        shape = (*x.shape[:-1], width)
+        weight, *offsets = initial.dense(name, x.shape[-1], width, bias)
         if not bias:
             return self._matmul(x, self._weight(weight))
-        offsets = self._weight(bias_weight(name, width))
+        offset, shape = self._weight(offsets[0]), (*x.shape[:-1], width)
         if len(x.shape) == 2:
-            return self._node("Gemm", [x, self._weight(weight, transposed=True), offsets], shape, transB=1)
-        return self._node("Add", [offsets, self._matmul(x, self._weight(weight))], shape)
+            return self._node("Gemm", [x, self._weight(weight, transposed=True), offset], shape, transB=1)
+        return self._node("Add", [offset, self._matmul(x, self._weight(weight))], shape)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        weights = [self._weight(make(name, x.shape[-1])) for make in (gain_weight, bias_weight)]
+        weights = map(self._weight, initial.norm(name, x.shape[-1]))
         return self._node("LayerNormalization", [x, *weights], x.shape, axis=-1, epsilon=epsilon)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        return self._node("Gather", [self._weight(table_weight(name, rows, width)), indices], (*indices.shape, width))
+        return self._node("Gather", [self._weight(initial.table(name, rows, width)), indices], (*indices.shape, width))
 
     def tied_dense(self, name: str, x: Array) -> Array:
         return self._matmul(x, self._transpose(self._constants[name + ".table"], 1, 0))
@@ -159,12 +141,12 @@ class OnnxLayers(Layers):
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
         _, length, width = x.shape
         ends = [self._integers(number) for number in (start, start + length, 0)]
-        table = self._weight(table_weight(name, rows, width))
+        table = self._weight(initial.table(name, rows, width))
         return self.add(x, self._node("Slice", [table, *ends], (length, width)))
 
     def prepend_token(self, name: str, x: Array) -> Array:
         shape = (x.shape[0], 1, x.shape[2])
-        token = self._weight(table_weight(name, 1, x.shape[2]))
+        token = self._weight(initial.table(name, 1, x.shape[2]))
         return self._concat(self._node("Expand", [token, self._integers(*shape)], shape), x, 1)
 
     def _heads(self, name: str, x: Array, heads: int) -> List[Value]:
@@ -176,13 +158,11 @@ class OnnxLayers(Layers):
         q, k, v = self._heads(name, x, heads)
         return self._attention(name, q, k, v, causal)
 
-    def cached_attention(
-        self, name: str, x: Array, heads: int, keys: Array, values: Array
-    ) -> Tuple[Array, Array, Array]:
+    def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
         """`Concat` of the cache, then as :meth:`self_attention`."""
-        q, k, v = self._heads(name, x, heads)
-        keys, values = self._concat(keys, k, 2), self._concat(values, v, 2)
-        return self._attention(name, q, keys, values), keys, values
+        q, *new = self._heads(name, x, heads)
+        keys, values = (self._concat(old, y, 2) for old, y in zip(cache, new))
+        return self._attention(name, q, keys, values), (keys, values)
 
     def _attention(self, name: str, q: Value, k: Value, v: Value, causal: bool = False) -> Array:
         batch, heads, length, width = q.shape
@@ -195,12 +175,10 @@ class OnnxLayers(Layers):
         mixed = self._transpose(self._matmul(self._softmax(scores), v), 0, 2, 1, 3)
         return self.dense(name + ".output", self._reshape(mixed, batch, length, heads * width), heads * width)
 
-    def lstm(
-        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
-    ) -> Tuple[Array, Tuple[Array, Array]]:
+    def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         """`LSTM`, whose gates are in the order input, output, forget, cell and whose second bias is 0."""
         batch, length, inputs = x.shape
-        weights = [self._initial(weight) for weight in recurrent_weights(name, inputs, hidden)]
+        weights = [self._initial(weight) for weight in initial.recurrent(name, inputs, hidden)]
         gates = [w.reshape(4, hidden, -1)[[0, 3, 1, 2]].reshape(1, *w.shape) for w in weights]
         gates[2] = np.concatenate([gates[2], np.zeros_like(gates[2])], axis=1)
         names = [v.name for v in (self._transpose(x, 1, 0, 2), *map(self._constant, gates))]

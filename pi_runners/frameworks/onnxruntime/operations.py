@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 import onnxruntime as ort
 
 from pi_runners.frameworks.numpy.operations import from_bytes
 from pi_runners.frameworks.onnxruntime.onnx_format import Graph, Symbol
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.harness.contract import Array, Arrays, Backend, Call, Function, Parameters, Unsupported
 
 _PROVIDERS = {
     "cpu": "CPUExecutionProvider",
@@ -56,8 +56,6 @@ class OnnxruntimeBackend(Backend):
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
         """Make a NumPy array, the input type of sessions."""
-        if self.dtype == "int8":
-            return (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
         return from_bytes(raw, shape, scale, offset, self.dtype)
 
     images = array
@@ -66,22 +64,20 @@ class OnnxruntimeBackend(Backend):
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
 
-    def compile(
-        self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
-    ) -> Callable[[], Any]:
+    def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
         """Trace a graph and create a session for it."""
         graph = Graph()
         symbols = [Symbol(graph, graph.add_input(str(a.dtype), a.shape), str(a.dtype), a.ndim) for a in arrays]
         result = function(self, *symbols, *(self._symbol(graph, w) for w in weights))
         return self._start(result, {symbol.name: array for symbol, array in zip(symbols, arrays)})
 
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
         """Use a graph as exporters write it."""
         from pi_runners.frameworks.onnxruntime.models import build
 
         return build(self, network, parameters, mode, self._start)
 
-    def _start(self, output: Symbol, inputs: Dict[str, Array]) -> Callable[[], Any]:
+    def _start(self, output: Symbol, inputs: Dict[str, Array]) -> Call:
         """Create a session for the graph of a symbol, and return a call that computes the symbol."""
         try:
             session = ort.InferenceSession(output.graph.encode(output), self._options(), providers=self._providers)
@@ -133,7 +129,7 @@ class OnnxruntimeBackend(Backend):
                 described["onnxruntime_" + name] = options.get_session_config_entry(entry)
         return described
 
-    def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+    def run_eagerly(self, function: Function, arrays: Arrays) -> Call:
         """Refuse: there are only graphs."""
         raise self._lacks("operations without a graph")
 
@@ -168,9 +164,7 @@ class OnnxruntimeBackend(Backend):
     ) -> Array:
         return self._node("Conv", [x, w], strides=list(stride), pads=[*padding, *padding], group=groups)
 
-    def recurrent(
-        self, cell: str, x: Symbol, w: List[bytes], shape: Tuple[int, int], scale: float
-    ) -> Callable[..., Array]:
+    def recurrent(self, cell: str, x: Symbol, w: List[bytes], shape: Tuple[int, int], scale: float) -> Function:
         inputs, hidden = shape
         operator = {"vanilla": "RNN", "lstm": "LSTM", "gru": "GRU"}[cell]
         # Order of the gates in ONNX: input, output, forget, cell (LSTM); update, reset, new (GRU).

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict
 
 import cv2
 import numpy as np
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.frameworks.image_library import ImageLibrary
+from pi_runners.harness.contract import Array, Crop, Parameters
 
 
-class OpencvBackend(Backend):
+class OpencvBackend(ImageLibrary):
     """Images are NumPy arrays, and are prepared one by one."""
 
     name = "opencv"
-    dtypes = ("float32",)
+    title = "OpenCV"
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         super().__init__(device, dtype, settings)
-        if device != "cpu":
-            raise Unsupported("OpenCV runs on the CPU only")
         if "threads" in settings:
             cv2.setNumThreads(settings["threads"])
 
@@ -27,31 +26,14 @@ class OpencvBackend(Backend):
         """Return the versions of OpenCV and NumPy, and the number of threads."""
         return {"opencv": cv2.__version__, "opencv_threads": cv2.getNumThreads(), "opencv_numpy": np.__version__}
 
-    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        return list(result[tuple(index)].reshape(-1).tolist())
-
     def encode_jpeg(self, pixels: bytes, height: int, width: int) -> bytes:
         image = np.frombuffer(pixels, np.uint8).reshape(height, width, 3)
         encoded = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 90])[1]
         return bytes(encoded.tobytes())
 
-    def decode_images(
-        self,
-        files: Sequence[bytes],
-        size: int,
-        crops: Sequence[Tuple[int, int, bool]],
-        crop_size: int,
-        scale: Sequence[Tuple[float, float]],
-    ) -> Callable[[], Array]:
-        gains, offsets = (np.array(numbers, np.float32) for numbers in zip(*scale))
-
-        def prepare(file: bytes, crop: Tuple[int, int, bool]) -> Any:
-            top, left, flip = crop
-            image = cv2.cvtColor(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
-            image = cv2.resize(image, (size, size), interpolation=cv2.INTER_LINEAR)
-            image = image[top : top + crop_size, left : left + crop_size]
-            if flip:
-                image = cv2.flip(image, 1)
-            return image.astype(np.float32) * gains + offsets
-
-        return lambda: np.stack([prepare(file, crop) for file, crop in zip(files, crops)])
+    def prepare(self, file: bytes, size: int, crop: Crop, crop_size: int) -> Array:
+        top, left, flip = crop
+        image = cv2.cvtColor(cv2.imdecode(np.frombuffer(file, np.uint8), cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+        image = cv2.resize(image, (size, size), interpolation=cv2.INTER_LINEAR)
+        image = image[top : top + crop_size, left : left + crop_size]
+        return (cv2.flip(image, 1) if flip else image).astype(np.float32)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Dict
 
 import PIL
 from PIL import Image
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.frameworks.image_library import ImageLibrary
+from pi_runners.harness.contract import Array, Crop, Parameters, Unsupported
 
 try:
     import numpy as np
@@ -16,16 +17,14 @@ except ImportError:
     np = None  # type: ignore[assignment]
 
 
-class PillowBackend(Backend):
+class PillowBackend(ImageLibrary):
     """Images are decoded, resized, cropped and flipped one by one."""
 
     name = "pillow"
-    dtypes = ("float32",)
+    title = "Pillow"
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         super().__init__(device, dtype, settings)
-        if device != "cpu":
-            raise Unsupported("Pillow runs on the CPU only")
         if np is None:
             raise Unsupported("the images of Pillow are normalised with NumPy, which is not installed")
 
@@ -40,30 +39,13 @@ class PillowBackend(Backend):
             "pillow_numpy": np.__version__,
         }
 
-    def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        return list(result[tuple(index)].reshape(-1).tolist())
-
     def encode_jpeg(self, pixels: bytes, height: int, width: int) -> bytes:
         stream = io.BytesIO()
         Image.frombytes("RGB", (width, height), pixels).save(stream, "JPEG", quality=90)
         return stream.getvalue()
 
-    def decode_images(
-        self,
-        files: Sequence[bytes],
-        size: int,
-        crops: Sequence[Tuple[int, int, bool]],
-        crop_size: int,
-        scale: Sequence[Tuple[float, float]],
-    ) -> Callable[[], Array]:
-        gains, offsets = (np.array(numbers, np.float32) for numbers in zip(*scale))
-
-        def prepare(file: bytes, crop: Tuple[int, int, bool]) -> Any:
-            top, left, flip = crop
-            image = Image.open(io.BytesIO(file)).convert("RGB").resize((size, size), Image.BILINEAR)
-            image = image.crop((left, top, left + crop_size, top + crop_size))
-            if flip:
-                image = image.transpose(Image.FLIP_LEFT_RIGHT)
-            return np.asarray(image, np.float32) * gains + offsets
-
-        return lambda: np.stack([prepare(file, crop) for file, crop in zip(files, crops)])
+    def prepare(self, file: bytes, size: int, crop: Crop, crop_size: int) -> Array:
+        top, left, flip = crop
+        image = Image.open(io.BytesIO(file)).convert("RGB").resize((size, size), Image.BILINEAR)
+        image = image.crop((left, top, left + crop_size, top + crop_size))
+        return np.asarray(image.transpose(Image.FLIP_LEFT_RIGHT) if flip else image, np.float32)

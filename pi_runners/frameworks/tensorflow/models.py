@@ -8,7 +8,7 @@ training step in every call of ``train_on_batch``; Keras 3.8 and newer trace it 
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
@@ -24,18 +24,8 @@ from pi_runners.frameworks.tensorflow.keras_layers import (
     TiedDense,
 )
 from pi_runners.harness.contract import Array, Backend, Parameters
-from pi_runners.models.layers import (
-    BuiltModel,
-    InitialWeight,
-    Layers,
-    ModelTraining,
-    bias_weight,
-    dense_weight,
-    filters_weight,
-    gain_weight,
-    recurrent_weights,
-    table_weight,
-)
+from pi_runners.models import initial
+from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -67,61 +57,52 @@ class KerasLayers(Layers):
         layer.set_weights([np.reshape(value, w.shape) for value, w in zip(weights, layer.weights)])
         return y
 
-    def _value(self, weight: InitialWeight, axes: Optional[Tuple[int, ...]] = None) -> Any:
+    def _value(self, weight: initial.InitialWeight, axes: Optional[Tuple[int, ...]] = None) -> Any:
         dtype = tf.as_dtype(self._weight_dtype).as_numpy_dtype
         value = from_bytes(weight.raw, weight.shape, weight.scale, weight.offset, dtype)
         return value if axes is None else value.transpose(axes)
 
-    def convolution(
-        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> Array:
+    def convolution(self, name: str, x: Array, filters: Filters) -> Array:
         """`Conv2D` or `DepthwiseConv2D`, after `ZeroPadding2D` if it is strided."""
-        padding = 0 if kernel == stride else kernel // 2
-        if padding and stride > 1:
+        channels, (number, kernel, stride, groups, bias) = x.shape[-1], filters
+        if filters.padding and stride > 1:
             # `same` pads a strided convolution on one side only.
-            x = keras.layers.ZeroPadding2D(padding, dtype=self._dtype)(x)
-        mode = "same" if padding and stride == 1 else "valid"
-        channels = x.shape[-1]
-        weight = filters_weight(name, (filters, channels // groups, kernel, kernel))
-        depthwise = channels == groups == filters
-        values = [self._value(weight, _OTHER_FILTER_AXES if depthwise else _FILTER_AXES)]
-        if bias:
-            values.append(self._value(bias_weight(name, filters)))
+            x = keras.layers.ZeroPadding2D(filters.padding, dtype=self._dtype)(x)
+        mode = "same" if filters.padding and stride == 1 else "valid"
+        depthwise = channels == groups == number
+        weight, *biases = filters.weights(name, channels)
+        values = [self._value(weight, _OTHER_FILTER_AXES if depthwise else _FILTER_AXES), *map(self._value, biases)]
 
         def make(**options: Any) -> Any:
             if depthwise:
                 return keras.layers.DepthwiseConv2D(kernel, stride, mode, use_bias=bias, **options)
-            return keras.layers.Conv2D(filters, kernel, stride, mode, groups=groups, use_bias=bias, **options)
+            return keras.layers.Conv2D(number, kernel, stride, mode, groups=groups, use_bias=bias, **options)
 
         return self._apply(name, make, values, x)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        weight = filters_weight(name, (filters, x.shape[-1], 2, 2))
-        values = [self._value(weight, _OTHER_FILTER_AXES), self._value(bias_weight(name, filters))]
+        weight = initial.filters(name, (filters, x.shape[-1], 2, 2))
+        values = [self._value(weight, _OTHER_FILTER_AXES), self._value(initial.bias(name, filters))]
         return self._apply(name, lambda **options: keras.layers.Conv2DTranspose(filters, 2, 2, **options), values, x)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         width = x.shape[-1]
-        values = [self._value(gain_weight(name, width, gain)), self._value(bias_weight(name, width))]
+        values = list(map(self._value, initial.norm(name, width, gain)))
         values += [np.zeros(width, values[0].dtype), np.ones(width, values[0].dtype)]
         return self._apply(name, lambda **options: keras.layers.BatchNormalization(epsilon=1e-5, **options), values, x)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
-        values = self._dense_values(name, x.shape[-1], width)[: 2 if bias else 1]
+        values = list(map(self._value, initial.dense(name, x.shape[-1], width, bias)))
         return self._apply(name, lambda **options: keras.layers.Dense(width, use_bias=bias, **options), values, x)
 
-    def _dense_values(self, name: str, inputs: int, width: int) -> List[Any]:
-        return [self._value(dense_weight(name, inputs, width)), self._value(bias_weight(name, width))]
-
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        width = x.shape[-1]
-        values = [self._value(gain_weight(name, width)), self._value(bias_weight(name, width))]
+        values = list(map(self._value, initial.norm(name, x.shape[-1])))
         return self._apply(
             name, lambda **options: keras.layers.LayerNormalization(epsilon=epsilon, **options), values, x
         )
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        values = [self._value(table_weight(name, rows, width))]
+        values = [self._value(initial.table(name, rows, width))]
         return self._apply(name, lambda **options: keras.layers.Embedding(rows, width, **options), values, indices)
 
     def tied_dense(self, name: str, x: Array) -> Array:
@@ -129,36 +110,32 @@ class KerasLayers(Layers):
         return TiedDense(self._named[name], dtype=self._dtype)(x)
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        values = [self._value(table_weight(name, rows, x.shape[-1]))]
+        values = [self._value(initial.table(name, rows, x.shape[-1]))]
         return self._apply(name, lambda **options: Positions(rows, **options), values, x, start=start)
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        return self._apply(name, PrependedToken, [self._value(table_weight(name, 1, x.shape[-1]))], x)
+        return self._apply(name, PrependedToken, [self._value(initial.table(name, 1, x.shape[-1]))], x)
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
         width = x.shape[-1]
-        parts = [self._dense_values(name + part, width, width) for part in (".query", ".key", ".value", ".output")]
+        parts = [initial.dense(name + part, width, width) for part in (".query", ".key", ".value", ".output")]
 
         def make(**options: Any) -> Any:
             return keras.layers.MultiHeadAttention(heads, width // heads, **options)
 
-        values = [value for part in parts for value in part]
+        values = [self._value(weight) for part in parts for weight in part]
         # Its arguments are the queries, the values and, by default the values, the keys.
         return self._apply(name, make, values, x, value=x, use_causal_mask=causal)
 
-    def cached_attention(
-        self, name: str, x: Array, heads: int, keys: Array, values: Array
-    ) -> Tuple[Array, Array, Array]:
+    def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
         """A layer for the cache between `Dense` layers: `MultiHeadAttention` has none."""
         width = x.shape[-1]
         q, k, v = (self.dense(name + part, x, width) for part in (".query", ".key", ".value"))
-        mixed, keys, values = CachedAttention(heads, dtype=self._dtype)([q, k, v, keys, values])
-        return self.dense(name + ".output", mixed, width), keys, values
+        mixed, keys, values = CachedAttention(heads, dtype=self._dtype)([q, k, v, *cache])
+        return self.dense(name + ".output", mixed, width), (keys, values)
 
-    def lstm(
-        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
-    ) -> Tuple[Array, Tuple[Array, Array]]:
-        matrix, recurrent, bias = (self._value(w) for w in recurrent_weights(name, x.shape[-1], hidden))
+    def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
+        matrix, recurrent, bias = (self._value(w) for w in initial.recurrent(name, x.shape[-1], hidden))
 
         def make(**options: Any) -> Any:
             # The usual initialiser of the recurrent weights, a QR decomposition, has no bfloat16.
@@ -203,9 +180,6 @@ class KerasLayers(Layers):
 
     def as_sequence(self, x: Array) -> Array:
         return keras.layers.Reshape((-1, x.shape[-1]), dtype=self._dtype)(x)
-
-    def token(self, x: Array, position: int) -> Array:
-        return x[:, position]
 
     def attend(self, queries: Array, memory: Array) -> Array:
         return keras.layers.Attention(dtype=self._dtype)([queries, memory])

@@ -5,7 +5,17 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
+from pi_runners.harness.contract import (
+    LEARNING_RATE,
+    Array,
+    Arrays,
+    Backend,
+    Call,
+    Function,
+    Parameters,
+    Training,
+    Unsupported,
+)
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -78,8 +88,6 @@ class TensorflowBackend(Backend):
         self, raw: bytes, shape: Sequence[int], axes: Sequence[int], scale: float, offset: float = 0.0
     ) -> Array:
         """Make a tensor of a channels-first shape and transpose it to TensorFlow's order of axes."""
-        if self.dtype == "int8":
-            return tf.constant((np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(shape))
         plain = from_bytes(raw, shape, scale, offset, tf.as_dtype(self.dtype).as_numpy_dtype)
         return tf.constant(np.ascontiguousarray(plain.transpose(tuple(axes))))
 
@@ -100,17 +108,13 @@ class TensorflowBackend(Backend):
         traced: Callable[..., Any] = tf.function(function, jit_compile=jit_compile, autograph=False)
         return traced
 
-    def compile(
-        self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
-    ) -> Callable[[], Any]:
+    def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
         self._rewrite_graphs(True)
         compute = self._function(lambda *tensors: function(self, *tensors))
         inputs = (*arrays, *weights)
         return lambda: compute(*inputs)
 
-    def pullback(
-        self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
-    ) -> Callable[[], Sequence[Array]]:
+    def pullback(self, function: Function, arrays: Arrays, cotangent: Array) -> Call:
         """Trace the tape; TensorFlow prunes the forward pass where the gradients do not need it."""
 
         def gradients(upstream: Array, *inputs: Array) -> Any:
@@ -123,9 +127,7 @@ class TensorflowBackend(Backend):
         compute = self._function(gradients)
         return lambda: compute(cotangent, *arrays)
 
-    def train(
-        self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
-    ) -> Training:
+    def train(self, loss: Function, weights: Arrays, batch: Arrays, rate: float = LEARNING_RATE) -> Training:
         variables = [tf.Variable(weight) for weight in weights]
         current_batch = list(batch)
 
@@ -141,10 +143,10 @@ class TensorflowBackend(Backend):
         self._rewrite_graphs(True)
         compute = self._function(step)
 
-        def feed(fresh: Sequence[Array]) -> None:
+        def feed(fresh: Arrays) -> None:
             current_batch[:] = fresh
 
-        def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        def evaluator(function: Function, arrays: Arrays) -> Call:
             return self.compile(lambda backend, *inputs: function(backend, variables, *inputs), arrays)
 
         return Training(
@@ -156,16 +158,14 @@ class TensorflowBackend(Backend):
             lambda: variables,
         )
 
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
         """Use Keras layers, which have their own mixed precision."""
         from pi_runners.frameworks.tensorflow.models import build
 
         self._rewrite_graphs(False)
         return build(self, network, parameters, mode, inputs, self._function)
 
-    def load_batches(
-        self, raw: bytes, shape: Sequence[int], batch: int, workers: int
-    ) -> Callable[[], Tuple[int, float]]:
+    def load_batches(self, raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Call:
         if workers:
             raise Unsupported("`tf.data` has no worker processes")
         images = np.frombuffer(raw, np.uint8).reshape(tuple(shape)).transpose(0, 2, 3, 1)
@@ -189,7 +189,7 @@ class TensorflowBackend(Backend):
         """Use double precision: mixed precision is enabled for the whole process and rewrites float32 only."""
         return TensorflowBackend(self.device, "float64", {})
 
-    def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
+    def to_device(self, raw: bytes) -> Tuple[Call, Call]:
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
         with tf.device("CPU:0"):
@@ -229,9 +229,7 @@ class TensorflowBackend(Backend):
         convolve = tf.nn.conv2d if len(kernel) == 2 else tf.nn.conv3d
         return convolve(x, w, strides=[1, *stride, 1], padding=mode)
 
-    def recurrent(
-        self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
-    ) -> Callable[..., Array]:
+    def recurrent(self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float) -> Function:
         """Keras layers: cuDNN on a GPU, a loop in the graph on the CPU."""
         kinds = {"vanilla": tf.keras.layers.SimpleRNN, "lstm": tf.keras.layers.LSTM, "gru": tf.keras.layers.GRU}
         inputs, hidden = shape
@@ -249,14 +247,9 @@ class TensorflowBackend(Backend):
         layer.set_weights(matrices)
         return lambda backend, steps: tf.transpose(layer(tf.transpose(steps, (1, 0, 2))), (1, 0, 2))
 
-    def gather(self, table: Array, indices: Array) -> Array:
-        return tf.gather(table, indices)
-
-    def relu(self, x: Array) -> Array:
-        return tf.nn.relu(x)
-
-    def tanh(self, x: Array) -> Array:
-        return tf.tanh(x)
+    gather = staticmethod(tf.gather)
+    relu = staticmethod(tf.nn.relu)
+    tanh = staticmethod(tf.tanh)
 
     def total(self, x: Array) -> Array:
         return tf.reduce_sum(x, axis=-1)
@@ -265,8 +258,7 @@ class TensorflowBackend(Backend):
         """Take the largest of the last axis."""
         return tf.reduce_max(x, axis=-1)
 
-    def softmax(self, x: Array) -> Array:
-        return tf.nn.softmax(x)
+    softmax = staticmethod(tf.nn.softmax)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
         """Normalise the last axis through its moments."""
@@ -284,8 +276,7 @@ class TensorflowBackend(Backend):
         mean, variance = tf.nn.moments(x, axes=list(range(x.shape.rank - 1)))
         return tf.nn.batch_normalization(x, mean, variance, offset, gain, 1e-5)
 
-    def fft(self, x: Array) -> Array:
-        return tf.signal.rfft(x)
+    fft = staticmethod(tf.signal.rfft)
 
     def sort(self, x: Array) -> Array:
         return tf.sort(x, axis=-1)
@@ -306,11 +297,8 @@ class TensorflowBackend(Backend):
 
     join = join_channels
 
-    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        return tf.reshape(x, tuple(shape))
-
-    def transpose(self, x: Array, axes: Sequence[int]) -> Array:
-        return tf.transpose(x, tuple(axes))
+    reshape = staticmethod(tf.reshape)
+    transpose = staticmethod(tf.transpose)
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
@@ -325,21 +313,10 @@ def _set_threads(settings: Parameters) -> None:
     Raises:
         Unsupported: If TensorFlow uses another number.
     """
-    threading = tf.config.threading
-    for name, number, get, change in (
-        (
-            "threads",
-            settings.get("threads"),
-            threading.get_intra_op_parallelism_threads,
-            threading.set_intra_op_parallelism_threads,
-        ),
-        (
-            "interop_threads",
-            settings.get("interop_threads", settings.get("threads")),
-            threading.get_inter_op_parallelism_threads,
-            threading.set_inter_op_parallelism_threads,
-        ),
-    ):
+    threads = settings.get("threads")
+    for name, number in (("threads", threads), ("interop_threads", settings.get("interop_threads", threads))):
+        pool = "inter_op" if name == "interop_threads" else "intra_op"
+        get, change = (getattr(tf.config.threading, f"{verb}_{pool}_parallelism_threads") for verb in ("get", "set"))
         if number is not None and get() != number:
             change(number)
             if get() != number:

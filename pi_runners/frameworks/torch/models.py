@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -10,33 +10,9 @@ from torch.nn import functional
 
 from pi_runners.frameworks.torch.settings import without_gradients
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
-from pi_runners.models.layers import (
-    BuiltModel,
-    InitialWeight,
-    Layers,
-    ModelTraining,
-    bias_weight,
-    dense_weight,
-    filters_weight,
-    gain_weight,
-    recurrent_weights,
-    table_weight,
-)
+from pi_runners.models import initial
+from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
-
-Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-class Wrappers(NamedTuple):
-    """Functions that apply settings to a function of arrays.
-
-    Attributes:
-        settings: Applies all settings.
-        uncompiled: Applies all settings but `compile`.
-    """
-
-    settings: Wrapper
-    uncompiled: Wrapper
 
 
 class TorchModel(nn.Module, Layers):
@@ -57,25 +33,26 @@ class TorchModel(nn.Module, Layers):
         network, mode = self._definition
         return network.forward(self, inputs, p, mode)
 
-    def _layer(self, name: str, make: Callable[[], nn.Module], weights: Dict[str, InitialWeight]) -> Any:
-        """Return the layer of a name; make it with initial weights by attribute if there is none."""
+    def _layer(
+        self,
+        name: str,
+        make: Callable[[], nn.Module],
+        weights: Sequence[initial.InitialWeight],
+        attributes: Sequence[str] = ("weight", "bias"),
+    ) -> Any:
+        """Return the layer of a name; make it with these initial weights in its attributes if there is none."""
         layer = self._named.get(name)
         if layer is None:
             layer = make().to(device=self._backend.device, dtype=getattr(torch, self._backend.dtype))
             with torch.no_grad():
-                for attribute, weight in weights.items():
-                    value = self._value(weight)
+                for attribute, weight in zip(attributes, weights):
+                    value = weight.make(self._backend)
                     # Linear layers keep their matrices transposed.
                     getattr(layer, attribute).copy_(
                         value.T if isinstance(layer, nn.Linear) and value.dim() > 1 else value
                     )
             self._add(name, layer)
         return layer
-
-    def _value(self, weight: InitialWeight) -> Any:
-        if len(weight.shape) == 4:
-            return self._backend.filters(weight.raw, weight.shape, weight.scale)
-        return self._backend.array(weight.raw, weight.shape, weight.scale, weight.offset)
 
     def _add(self, name: str, layer: Any) -> None:
         self._named[name] = layer
@@ -88,22 +65,18 @@ class TorchModel(nn.Module, Layers):
         else:
             self.add_module(plain, layer)
 
-    def _parameter(self, weight: InitialWeight) -> Any:
+    def _weight(self, weight: initial.InitialWeight) -> Any:
         if weight.name not in self._named:
-            self._add(weight.name, nn.Parameter(self._value(weight)))
+            self._add(weight.name, nn.Parameter(weight.make(self._backend)))
         return self._named[weight.name]
 
-    def convolution(
-        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> Array:
-        channels = x.shape[1]
-        padding = 0 if kernel == stride else kernel // 2
-        weights = {"weight": filters_weight(name, (filters, channels // groups, kernel, kernel))}
-        if bias:
-            weights["bias"] = bias_weight(name, filters)
-        return self._layer(
-            name, lambda: nn.Conv2d(channels, filters, kernel, stride, padding, groups=groups, bias=bias), weights
-        )(x)
+    def convolution(self, name: str, x: Array, filters: Filters) -> Array:
+        channels, (number, kernel, stride, groups, bias) = x.shape[1], filters
+
+        def make() -> nn.Module:
+            return nn.Conv2d(channels, number, kernel, stride, filters.padding, groups=groups, bias=bias)
+
+        return self._layer(name, make, filters.weights(name, channels))(x)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         layer = self._named.get(name)
@@ -111,57 +84,48 @@ class TorchModel(nn.Module, Layers):
             channels = x.shape[1]
             layer = nn.ConvTranspose2d(channels, filters, 2, 2).to(x)
             with torch.no_grad():
-                layer.weight.copy_(self._value(filters_weight(name, (filters, channels, 2, 2))).transpose(0, 1))
-                layer.bias.copy_(self._value(bias_weight(name, filters)))
+                weight = initial.filters(name, (filters, channels, 2, 2)).make(self._backend)
+                layer.weight.copy_(weight.transpose(0, 1))
+                layer.bias.copy_(initial.bias(name, filters).make(self._backend))
             self._add(name, layer)
         return layer(x)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         width = x.shape[1]
-        weights = {"weight": gain_weight(name, width, gain), "bias": bias_weight(name, width)}
-        return self._layer(name, lambda: nn.BatchNorm2d(width), weights)(x)
+        return self._layer(name, lambda: nn.BatchNorm2d(width), initial.norm(name, width, gain))(x)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
         inputs = x.shape[-1]
-        weights = {"weight": dense_weight(name, inputs, width)}
-        if bias:
-            weights["bias"] = bias_weight(name, width)
+        weights = initial.dense(name, inputs, width, bias)
         return self._layer(name, lambda: nn.Linear(inputs, width, bias=bias), weights)(x)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
         width = x.shape[-1]
-        weights = {"weight": gain_weight(name, width), "bias": bias_weight(name, width)}
-        return self._layer(name, lambda: nn.LayerNorm(width, eps=epsilon), weights)(x)
+        return self._layer(name, lambda: nn.LayerNorm(width, eps=epsilon), initial.norm(name, width))(x)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        weights = {"weight": table_weight(name, rows, width)}
-        return self._layer(name, lambda: nn.Embedding(rows, width), weights)(indices)
+        return self._layer(name, lambda: nn.Embedding(rows, width), [initial.table(name, rows, width)])(indices)
 
     def tied_dense(self, name: str, x: Array) -> Array:
         """`linear` with the table of an `nn.Embedding`."""
         return functional.linear(x, self._named[name].weight)
 
-    def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        return x + self._parameter(table_weight(name, rows, x.shape[-1]))[start : start + x.shape[1]]
-
     def prepend_token(self, name: str, x: Array) -> Array:
-        token = self._parameter(table_weight(name, 1, x.shape[-1]))
+        token = self._weight(initial.table(name, 1, x.shape[-1]))
         return torch.cat([token.expand(x.shape[0], 1, -1), x], dim=1)
 
-    def _heads(self, name: str, x: Array, heads: int) -> Array:
-        return self.dense(name, x, x.shape[-1]).view(x.shape[0], x.shape[1], heads, -1).transpose(1, 2)
+    def _heads(self, name: str, x: Array, heads: int) -> List[Array]:
+        projected = [self.dense(name + part, x, x.shape[-1]) for part in (".query", ".key", ".value")]
+        return [y.view(x.shape[0], x.shape[1], heads, -1).transpose(1, 2) for y in projected]
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
-        q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
-        return self._merge(name, self._attention(q, k, v, is_causal=causal))
+        return self._merge(name, self._attention(*self._heads(name, x, heads), is_causal=causal))
 
-    def cached_attention(
-        self, name: str, x: Array, heads: int, keys: Array, values: Array
-    ) -> Tuple[Array, Array, Array]:
+    def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
         """`torch.cat` of the cache, then as :meth:`self_attention`."""
-        q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
-        keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
-        return self._merge(name, self._attention(q, keys, values)), keys, values
+        q, *new = self._heads(name, x, heads)
+        keys, values = (torch.cat(pair, dim=2) for pair in zip(cache, new))
+        return self._merge(name, self._attention(q, keys, values)), (keys, values)
 
     def _attention(self, q: Array, k: Array, v: Array, **options: Any) -> Array:
         if not self.attends:
@@ -172,37 +136,27 @@ class TorchModel(nn.Module, Layers):
         joined = mixed.transpose(1, 2).reshape(mixed.shape[0], mixed.shape[2], -1)
         return self.dense(name + ".output", joined, joined.shape[-1])
 
-    def lstm(
-        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
-    ) -> Tuple[Array, Tuple[Array, Array]]:
+    def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         """`nn.LSTM`, whose second bias is 0."""
         inputs = x.shape[-1]
-        names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0")
-        weights = dict(zip(names, recurrent_weights(name, inputs, hidden)))
+        attributes = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0")
+        weights = initial.recurrent(name, inputs, hidden)
         is_new = name not in self._named
-        layer = self._layer(name, lambda: nn.LSTM(inputs, hidden, batch_first=True), weights)
+        layer = self._layer(name, lambda: nn.LSTM(inputs, hidden, batch_first=True), weights, attributes)
         if is_new:
             nn.init.zeros_(layer.bias_hh_l0)
         outputs, (h, c) = layer(x, None if state is None else tuple(s.unsqueeze(0) for s in state))
         return outputs, (h[0], c[0])
 
-    def relu(self, x: Array) -> Array:
-        return functional.relu(x)
-
-    def relu6(self, x: Array) -> Array:
-        return functional.relu6(x)
+    relu = staticmethod(functional.relu)
+    relu6 = staticmethod(functional.relu6)
 
     def gelu(self, x: Array, approximate: bool = False) -> Array:
         return functional.gelu(x, approximate="tanh" if approximate else "none")
 
-    def tanh(self, x: Array) -> Array:
-        return torch.tanh(x)
+    tanh = staticmethod(torch.tanh)
 
-    def add(self, x: Array, y: Array) -> Array:
-        return x + y
-
-    def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
-        return functional.max_pool2d(x, kernel, stride, padding)
+    max_pool = staticmethod(functional.max_pool2d)
 
     def global_mean(self, x: Array) -> Array:
         return functional.adaptive_avg_pool2d(x, 1).flatten(1)
@@ -215,9 +169,6 @@ class TorchModel(nn.Module, Layers):
 
     def as_sequence(self, x: Array) -> Array:
         return x.flatten(2).transpose(1, 2)
-
-    def token(self, x: Array, position: int) -> Array:
-        return x[:, position]
 
     def attend(self, queries: Array, memory: Array) -> Array:
         # The argument `scale` is newer than the function: multiply the queries instead.
@@ -234,7 +185,7 @@ class TorchModel(nn.Module, Layers):
 
 
 def build(
-    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Wrappers
+    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Callable[..., Any]
 ) -> BuiltModel:
     """Return a model.
 
@@ -244,7 +195,7 @@ def build(
         p: Parameters of the model.
         mode: Mode of the model.
         inputs: Inputs for the first forward pass, which creates the layers.
-        wrap: Applies settings to a function of arrays.
+        wrap: Applies settings to a function of arrays; all but `compile` with ``is_compiled=False``.
 
     Raises:
         Unsupported: If a setting changes nothing in this model.
@@ -258,7 +209,7 @@ def build(
 
     def infer(p: Parameters, batch: Sequence[Array]) -> Callable[[], Any]:
         model.eval()
-        compute = wrap.settings(lambda *arrays: model(p, *arrays))
+        compute = wrap(lambda *arrays: model(p, *arrays))
 
         def run() -> Any:
             with without_gradients(backend.settings):
@@ -280,8 +231,8 @@ def build(
         if backend.settings.get("compile", "off") != "off":
             # The gradient is checked without compilation, which would compile a small batch, too.
             with torch.no_grad():
-                expected = float(wrap.uncompiled(loss_of)(*batch, labels))
-        compute = wrap.settings(loss_of)
+                expected = float(wrap(loss_of, is_compiled=False)(*batch, labels))
+        compute = wrap(loss_of)
         scaler = _gradient_scaler(backend)
 
         def step() -> Any:
@@ -296,7 +247,7 @@ def build(
 
     def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
         model.train()
-        mixed = wrap.uncompiled(lambda *arrays: functional.cross_entropy(model(p, *arrays).float(), labels))
+        mixed = wrap(lambda *arrays: functional.cross_entropy(model(p, *arrays).float(), labels), is_compiled=False)
         loss = mixed(*batch)
         parameters = list(model.parameters())
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
@@ -9,7 +10,18 @@ import torch.nn.functional as functional
 from torch.utils.data import DataLoader, Dataset
 
 from pi_runners.frameworks.torch import settings as torch_settings
-from pi_runners.harness.contract import GATES, LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
+from pi_runners.harness.contract import (
+    GATES,
+    LEARNING_RATE,
+    Array,
+    Arrays,
+    Backend,
+    Call,
+    Function,
+    Parameters,
+    Training,
+    Unsupported,
+)
 
 _CHUNK = 2**20
 """Elements to convert at a time."""
@@ -98,24 +110,19 @@ class TorchBackend(Backend):
             raise Unsupported("`compile={}` has compiled nothing".format(self.settings["compile"]))
         return {"torch_compiled_graphs": graphs}
 
-    def _apply_settings(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that runs under the settings `amp`, `compile` and `sdpa`."""
-        return self._apply_without_compile(function, torch_settings.compiled)
+    def _under_settings(self, function: Callable[..., Any], *, is_compiled: bool = True) -> Callable[..., Any]:
+        """Return a function that runs under the settings `amp`, `sdpa` and, if it is compiled, `compile`."""
 
-    def _apply_without_compile(
-        self, function: Callable[..., Any], wrap: Callable[..., Any] = lambda mixed, settings: mixed
-    ) -> Callable[..., Any]:
         def mixed(*arrays: Any) -> Any:
             with torch_settings.autocast(self.settings, self.device):
-                return function(self, *arrays)
+                return function(*arrays)
 
-        return torch_settings.with_attention_kernel(wrap(mixed, self.settings), self.settings)
+        compute = torch_settings.compiled(mixed, self.settings) if is_compiled else mixed
+        return torch_settings.with_attention_kernel(compute, self.settings)
 
-    def compile(
-        self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
-    ) -> Callable[[], Any]:
+    def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
         """Run without recording gradients, unless `grad_mode` says otherwise."""
-        compute = self._apply_settings(function)
+        compute = self._under_settings(partial(function, self))
         inputs = (*arrays, *weights)
 
         def run() -> Any:
@@ -124,21 +131,21 @@ class TorchBackend(Backend):
 
         return run
 
-    def pullback(
-        self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
-    ) -> Callable[[], Sequence[Array]]:
+    def require_compilation(self) -> None:
+        if self.settings.get("compile") != "on":
+            raise Unsupported("PyTorch compiles only with the setting `compile`")
+
+    def pullback(self, function: Function, arrays: Arrays, cotangent: Array) -> Call:
         """Run the forward pass once, then the backward pass alone on every call."""
         leaves = [array.detach().requires_grad_() for array in arrays]
-        result = self._apply_settings(function)(*leaves)
+        result = self._under_settings(partial(function, self))(*leaves)
         return lambda: torch.autograd.grad(result, leaves, cotangent, retain_graph=True)
 
-    def train(
-        self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
-    ) -> Training:
+    def train(self, loss: Function, weights: Arrays, batch: Arrays, rate: float = LEARNING_RATE) -> Training:
         leaves = [weight.detach().clone().requires_grad_() for weight in weights]
         current_batch = list(batch)
         count = len(leaves)
-        compute = self._apply_settings(lambda backend, *arrays: loss(backend, arrays[:count], *arrays[count:]))
+        compute = self._under_settings(lambda *arrays: loss(self, arrays[:count], *arrays[count:]))
 
         def step() -> Any:
             value = compute(*leaves, *current_batch)
@@ -149,33 +156,24 @@ class TorchBackend(Backend):
                     weight.sub_(gradient, alpha=rate)
             return value.detach(), squared_norm
 
-        def feed(fresh: Sequence[Array]) -> None:
+        def feed(fresh: Arrays) -> None:
             current_batch[:] = fresh
 
-        def evaluator(function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
+        def evaluator(function: Function, arrays: Arrays) -> Call:
             return self.compile(lambda backend, *inputs: function(backend, leaves, *inputs), arrays)
 
         return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: leaves)
 
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
-        from pi_runners.frameworks.torch.models import Wrappers, build
+    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
+        from pi_runners.frameworks.torch.models import build
 
-        def without_self(function: Callable[..., Any]) -> Callable[..., Any]:
-            return lambda backend, *arrays: function(*arrays)
+        return build(self, network, parameters, mode, inputs, self._under_settings)
 
-        wrappers = Wrappers(
-            settings=lambda function: self._apply_settings(without_self(function)),
-            uncompiled=lambda function: self._apply_without_compile(without_self(function)),
-        )
-        return build(self, network, parameters, mode, inputs, wrappers)
-
-    def load_batches(
-        self, raw: bytes, shape: Sequence[int], batch: int, workers: int
-    ) -> Callable[[], Tuple[int, float]]:
+    def load_batches(self, raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Call:
         """`DataLoader`, whose processes stay alive."""
         return load_batches(raw, shape, batch, workers)
 
-    def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
+    def to_device(self, raw: bytes) -> Tuple[Call, Call]:
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
         return make_copies(torch.frombuffer(bytearray(raw), dtype=torch.uint8).pin_memory(), "cuda")
@@ -194,9 +192,7 @@ class TorchBackend(Backend):
         convolve = {3: functional.conv1d, 4: functional.conv2d, 5: functional.conv3d}[x.dim()]
         return convolve(x, w, stride=tuple(stride), padding=tuple(padding), groups=groups)
 
-    def recurrent(
-        self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float
-    ) -> Callable[..., Array]:
+    def recurrent(self, cell: str, x: Array, w: List[bytes], shape: Tuple[int, int], scale: float) -> Function:
         """`nn.RNN`, `nn.LSTM` or `nn.GRU`: cuDNN on a GPU."""
         kind = {"vanilla": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[cell]
         gates = GATES[cell]
@@ -219,11 +215,8 @@ class TorchBackend(Backend):
     def gather(self, table: Array, indices: Array) -> Array:
         return functional.embedding(indices, table)
 
-    def relu(self, x: Array) -> Array:
-        return functional.relu(x)
-
-    def tanh(self, x: Array) -> Array:
-        return torch.tanh(x)
+    relu = staticmethod(functional.relu)
+    tanh = staticmethod(torch.tanh)
 
     def total(self, x: Array) -> Array:
         return x.sum(dim=-1)
@@ -270,14 +263,13 @@ class TorchBackend(Backend):
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
         return x.permute(*axes)
 
-    def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        return functional.cross_entropy(logits, labels)
+    cross_entropy = staticmethod(functional.cross_entropy)
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
         return x.movedim(1, -1).reshape(-1, channels)
 
 
-def make_copies(host: Any, device: str) -> Tuple[Callable[[], Any], Callable[[], Any]]:
+def make_copies(host: Any, device: str) -> Tuple[Call, Call]:
     """Return calls that copy a tensor to a device and back, each into memory whose bytes all differed before."""
     on_device, uploaded = host.to(device), (255 - host).to(device)
     downloaded = torch.empty_like(host, pin_memory=host.is_pinned())

@@ -56,17 +56,12 @@ def apply_settings(settings: Parameters, device: str) -> None:
     if settings.get("flush_denormal") == "on" and not torch.set_flush_denormal(True):
         raise Unsupported("this processor cannot flush denormal numbers")
     _check_processor(settings)
-    _check_rounding(settings, device)
+    if settings.get("fpmath") == "bfloat16" and not _is_rounded(torch.nn.functional.conv2d, _ROUNDED_SHAPE, device):
+        raise Unsupported("`fpmath` has no effect: convolutions of float32 are not rounded here")
     if settings.get("amp", "off") != "off":
         _require(settings, "amp", product_type(settings, device))
     if settings.get("compile") == "reduce-overhead" and device == "cpu":
         raise Unsupported("`compile=reduce-overhead` uses CUDA graphs, which a CPU does not have")
-
-
-def _check_rounding(settings: Parameters, device: str) -> None:
-    """Check the setting `fpmath`, which the environment of the process contains."""
-    if settings.get("fpmath") == "bfloat16" and not _is_rounded(torch.nn.functional.conv2d, _ROUNDED_SHAPE, device):
-        raise Unsupported("`fpmath` has no effect: convolutions of float32 are not rounded here")
 
 
 def _set_interop_threads(number: int) -> None:

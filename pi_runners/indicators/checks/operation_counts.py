@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence, Tuple
+from typing import Sequence
 
 from pi_runners.harness.contract import Array, Backend
 from pi_runners.harness.random_inputs import product
-
-
-class Shape(NamedTuple):
-    """An array without elements.
-
-    Attributes:
-        shape: Lengths of the axes, channels first.
-    """
-
-    shape: Tuple[int, ...]
+from pi_runners.models.count import CanonicalShape
 
 
 class CountingBackend(Backend):
@@ -33,9 +24,9 @@ class CountingBackend(Backend):
         self.flops = 0.0
         self.elements = 0.0
 
-    def _result(self, *shape: int) -> Shape:
+    def _result(self, *shape: int) -> CanonicalShape:
         self.elements += product(shape)
-        return Shape(tuple(shape))
+        return CanonicalShape(tuple(shape))
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
         """Count 2 m n k for each product."""
@@ -92,7 +83,7 @@ class CountingBackend(Backend):
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         """Return a view, which counts as no result."""
         fixed = product([n for n in shape if n > 0])
-        return Shape(tuple(n if n > 0 else product(x.shape) // fixed for n in shape))
+        return CanonicalShape(tuple(n if n > 0 else product(x.shape) // fixed for n in shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
         return self._result(*(x.shape[axis] for axis in axes))
@@ -101,4 +92,4 @@ class CountingBackend(Backend):
         return self._result(product(x.shape) // channels, channels)
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        return Shape(())
+        return CanonicalShape(())

@@ -20,7 +20,8 @@ _TOLERANCE = {"float64": 1e-9, "float32": 4e-3, "float16": 2e-2, "bfloat16": 1e-
 class Attention(Operation):
     """softmax(Q K^T / sqrt(width)) V over (batch, heads, length, width), without a mask."""
 
-    name = "attention"
+    name = operation = "attention"
+    needs = ("matmul", "softmax")
     summary = "scaled dot-product attention, no mask (PyTorch: its fused kernels; elsewhere two products and a softmax)"
     corresponds = "FlashAttention's benchmark, forward (https://github.com/Dao-AILab/flash-attention)"
     flops_formula = "4 batch heads length^2 width"
@@ -38,14 +39,6 @@ class Attention(Operation):
         "large": ({"batch": 16, "heads": 16, "length": 2048, "width": 128},),
     }
 
-    def parameters_for(self, parameters: Parameters, framework: FrameworkAbilities) -> Parameters:
-        """Add ``algorithm`` for frameworks without a fused operator."""
-        return dict(parameters, **({} if "fused attention" in framework.abilities else {"algorithm": "composed"}))
-
-    def complaints(self, parameters: Parameters) -> List[str]:
-        """Return what is wrong with parameters; ``algorithm`` is not a parameter of the user."""
-        return super().complaints({k: v for k, v in parameters.items() if k != "algorithm"})
-
     def flops(self, parameters: Parameters) -> float:
         """Return the operations of the two products; the softmax is not included."""
         p = parameters
@@ -59,8 +52,8 @@ class Attention(Operation):
     def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
         """Return the memory of the scores, scaled scores and exponentials, which fused kernels do not store."""
         p = parameters
-        scores = 0 if "fused attention" in framework.abilities else p["batch"] * p["heads"] * p["length"] ** 2
-        return float(3 * ITEM_BYTES[dtype] * scores)
+        is_composed = framework.algorithms.get(self.operation) == "composed"
+        return float(3 * ITEM_BYTES[dtype] * p["batch"] * p["heads"] * p["length"] ** 2 * is_composed)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Compare all rows with the definition, or some rows of a large result."""

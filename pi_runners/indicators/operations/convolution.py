@@ -23,6 +23,8 @@ class Convolution(Operation):
     flops_formula = "2 batch filters out channels/groups kernel; backward twice that"
     bytes_formula = "item (images + filters + results); backward: each and its gradient"
     source = "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/"
+    operation = "convolution"
+    needs = ("convolution",)
 
     def __init__(self, axes: int) -> None:
         self._axes = axes
@@ -53,10 +55,6 @@ class Convolution(Operation):
                 )
         self.sets = _SETS[axes]
 
-    def parameters_for(self, parameters: Parameters, framework: FrameworkAbilities) -> Parameters:
-        """Add ``algorithm`` for a framework without convolutions, such as NumPy, which uses im2col."""
-        return dict(parameters, **({} if "convolution" in framework.abilities else {"algorithm": "im2col"}))
-
     def needed(self, parameters: Parameters) -> Tuple[str, ...]:
         return (*self.needs, "backward") if parameters.get("direction") == "backward" else self.needs
 
@@ -75,7 +73,7 @@ class Convolution(Operation):
         return Geometry(spatial, kernel, stride, padding, out)
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        messages = super().complaints({k: v for k, v in parameters.items() if k != "algorithm"})
+        messages = super().complaints(parameters)
         if messages:
             return messages
         p = self.complete(parameters)
@@ -110,18 +108,17 @@ class Convolution(Operation):
         return float(ITEM_BYTES[dtype] * (twice * (images + filters) + results))
 
     def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
-        """Return the memory of the im2col matrix in NumPy, and of a copy of the images in PyTorch's backward pass.
+        """Return the memory of the im2col matrix, or of copies of the images in the backward pass.
 
         PyTorch's copy was inferred from measurements: a peak of 7.3 to 7.5 GB instead of 6.0 GB.
         """
         p = self.complete(parameters)
         shape = self.geometry(p)
         images = p["batch"] * p["channels"]
-        if "convolution" not in framework.abilities:
+        if framework.algorithms.get(self.operation) == "im2col":
             return float(ITEM_BYTES[dtype] * images * product(shape.kernel) * product(shape.out))
-        if framework.name == "torch" and p["direction"] == "backward":
-            return float(ITEM_BYTES[dtype] * images * product(shape.spatial))
-        return 0.0
+        copies = framework.extra_copies.get("backward_images", 0.0) if p["direction"] == "backward" else 0.0
+        return float(copies * ITEM_BYTES[dtype] * images * product(shape.spatial))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Compare signed sums of filters, or of channels, with exact sums: of all, or of some of a large result."""

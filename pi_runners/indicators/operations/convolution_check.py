@@ -5,6 +5,7 @@ Several filters, or channels, are summed with random signs and compared together
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from operator import itemgetter, mul
@@ -148,16 +149,11 @@ class ConvolutionCheck:
         terms = images * pixels
         few = terms * (self.shapes[1][0] + self.shapes[0][1]) > 4 * EVERY
         groups = [
-            list(range(start, min(start + size, first + self._per_group)))
-            for size in [1 if few else GROUP]
+            group
             for first in range(0, self.shapes[1][0], self._per_group)
-            for start in range(first, first + self._per_group, size)
+            for group in _split(first, first + self._per_group, 1 if few else GROUP)
         ]
-        channels = [
-            list(range(start, min(start + size, self._each)))
-            for size in [1 if few else _CHANNELS]
-            for start in range(0, self._each, size)
-        ]
+        channels = _split(0, self._each, 1 if few else _CHANNELS)
         each = len(channels) * taps
         count = len(groups) * each
         places = list(range(count))
@@ -171,7 +167,7 @@ class ConvolutionCheck:
         for number, members in itertools.groupby(places, lambda place: place // each):
             filters = groups[number]
             signs = random_signs(len(filters))
-            sums = self._upstream_sums(filters, signs)
+            sums = functools.partial(self._upstream_sum, filters, signs)
             # All images at once if they are small, otherwise one image after the other.
             upstream: Callable[[int], List[int]] = sums if few else [sums(i) for i in range(images)].__getitem__
             summed = signed_sum((self._gradient_of(elements, f) for f in filters), signs)
@@ -220,8 +216,10 @@ class ConvolutionCheck:
                 sums[i] += sum(map(mul, gradients, shift(pixels)))
         return sums
 
-    def _upstream_sums(self, filters: List[int], signs: List[int]) -> Callable[[int], List[int]]:
-        return lambda image: signed_sum((self._upstream(image, f) for f in filters), signs)
+    def _upstream_sum(self, filters: List[int], signs: List[int], image: int) -> List[int]:
+        size = len(self._starts)
+        starts = [(image * self.shapes[1][0] + number) * size for number in filters]
+        return signed_sum((_NUMBERS.row(self._raws[2][start : start + size]) for start in starts), signs)
 
     def _pick(self, count: int, work: int, elements: int) -> List[int]:
         if count * work <= _WORK and count * elements <= 2 * EVERY:
@@ -236,11 +234,6 @@ class ConvolutionCheck:
             start += channel * len(self._taps)
             end = start + len(self._taps)
         return _NUMBERS.row(self._raws[1][start:end])
-
-    def _upstream(self, image: int, number: int) -> List[int]:
-        size = len(self._starts)
-        start = (image * self.shapes[1][0] + number) * size
-        return _NUMBERS.row(self._raws[2][start : start + size])
 
     def _padded_image(self, image: int, channel: int) -> List[int]:
         size = len(self._inside)
@@ -279,6 +272,10 @@ class _Grids:
             stride = step * self._width
             fields[start : start + (count - 1) * stride + 1 : stride] = raw[first : first + count]
         return int.from_bytes(fields, "little")
+
+
+def _split(first: int, last: int, size: int) -> List[List[int]]:
+    return [list(range(start, min(start + size, last))) for start in range(first, last, size)]
 
 
 def _runs(places: Sequence[int]) -> List[Tuple[int, int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, SamplingPlan, Trial, Unsupported
+from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, SamplingPlan, Trial
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import measure
 from pi_runners.indicators.checks.results import difference
@@ -52,7 +52,7 @@ class Dispatch(Indicator):
     )
 
     def needed(self, parameters: Parameters) -> Tuple[str, ...]:
-        return (*self.needs, "compile" if parameters.get("mode") == "compiled" else "eager")
+        return ("multiply", "compile" if parameters.get("mode") == "compiled" else "eager")
 
     def flops(self, parameters: Parameters) -> float:
         return float(parameters["elements"])
@@ -96,9 +96,8 @@ def _prepare(backend: Backend, parameters: Parameters) -> Trial:
 
     if parameters["mode"] == "eager":
         run = backend.run_eagerly(_multiply_eagerly(operations), arrays)
-    elif backend.name == "torch" and backend.settings.get("compile") != "on":
-        raise Unsupported("PyTorch compiles only with the setting `compile`")
     else:
+        backend.require_compilation()
         run = backend.compile(_multiply(operations), arrays)
     # Every operation rounds a number of at most `(1 + 1 / 1024)**operations`.
     return Trial(run, check, (1 + 1 / 1024) ** operations * operations * UNIT[backend.precision])

@@ -30,6 +30,7 @@ class Matmul(Operation):
     """C = A B with random A (m, k) and B (k, n), or batches of them."""
 
     name = "matmul"
+    needs = ("matmul",)
     summary = "dense matrix product of random matrices: single, batched, transposed; int8 accumulates in int32"
     corresponds = "DeepBench GEMM (https://github.com/baidu-research/DeepBench)"
     flops_formula = "2 batch m n k"

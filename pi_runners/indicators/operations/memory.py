@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from operator import add
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 from pi_runners.harness.contract import Backend, Parameter, Parameters, SamplingPlan, Trial
 from pi_runners.harness.random_inputs import decode, random_bytes
@@ -42,6 +42,10 @@ class Memory(Operation):
         "medium": tuple({"kernel": k, "elements": 2**25} for k in _KERNELS),
         "large": tuple({"kernel": k, "elements": 2**29} for k in _KERNELS),
     }
+
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        kernel = parameters.get("kernel", "add")
+        return ("add", "scale") if kernel == "triad" else (kernel,)
 
     def flops(self, parameters: Parameters) -> float:
         """Return the operations per element times the elements."""
@@ -94,9 +98,6 @@ class Transfer(Indicator):
     devices = ("cuda",)
     dtypes = ("float32",)
 
-    def flops(self, parameters: Parameters) -> float:
-        return 0.0
-
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         return float(parameters["bytes"])
 
@@ -144,6 +145,9 @@ class Roofline(Operation):
         "medium": ({"roof": "flops", "n": 2048}, {"roof": "flops", "n": 4096}, {"roof": "bandwidth", "n": 2**26}),
         "large": ({"roof": "flops", "n": 8192}, {"roof": "flops", "n": 16384}, {"roof": "bandwidth", "n": 2**30}),
     }
+
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        return ("add", "scale") if parameters.get("roof") == "bandwidth" else ("matmul",)
 
     def _measured_indicator(self, parameters: Parameters) -> Any:
         n = parameters["n"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from operator import add, mul
-from typing import Any, List
+from typing import Any, List, Tuple
 
 from pi_runners.harness.contract import Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import decode, random_bytes
@@ -40,6 +40,9 @@ class Normalisation(Operation):
             {"kind": "batch", "rows": 256 * 56**2, "columns": 128},
         ),
     }
+
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        return (parameters.get("kind", "layer") + "_norm",)
 
     def flops(self, parameters: Parameters) -> float:
         """Return 7 operations per element: two sums, difference, square, inverse deviation, gain and offset."""

@@ -34,7 +34,6 @@ _SETS: Dict[str, Tuple[Parameters, ...]] = {
     "medium": ({"rows": 4096, "columns": 2048},),
     "large": ({"rows": 65536, "columns": 4096},),
 }
-_TOLERANCE = ELEMENT_ERROR
 
 
 def _with_kinds(*kinds: str) -> Any:
@@ -71,6 +70,10 @@ class Elementwise(_RowOperation):
     parameters = {**_ROWS, "kind": Parameter("operation", choices=("add", "multiply", "tanh", "chain"))}  # noqa: RUF012
     sets = _with_kinds("add", "tanh", "chain")
 
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        kind = parameters.get("kind", "chain")
+        return ("add", "multiply", "tanh") if kind == "chain" else (kind,)
+
     def flops(self, parameters: Parameters) -> float:
         """Return the operations; a tanh counts as one."""
         return float((3 if parameters["kind"] == "chain" else 1) * parameters["rows"] * parameters["columns"])
@@ -92,7 +95,7 @@ class Elementwise(_RowOperation):
         return Trial(
             backend.compile(function, arrays),
             lambda result: row_errors(backend, result, shape, expected),
-            _TOLERANCE[backend.precision],
+            ELEMENT_ERROR[backend.precision],
         )
 
 
@@ -115,6 +118,9 @@ class Reduction(_RowOperation):
     bytes_formula = "item rows (columns + 1)"
     parameters = {**_ROWS, "kind": Parameter("operation", choices=("sum", "max"))}  # noqa: RUF012
     sets = _with_kinds("sum", "max")
+
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        return ("total" if parameters.get("kind") == "sum" else "largest",)
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         """Return the bytes of the array, read once, and of one result for each row."""
@@ -141,17 +147,13 @@ class Reduction(_RowOperation):
                 return float((numbers.step * sum(row) + numbers.start * columns) / numbers.denominator)
             return max(factors[i] * end for end in decode(bytes([min(row), max(row)]), "float32"))
 
-        def check(result: Any) -> float:
-            elements = Result(backend, result, (rows,))
-            if not elements.sound:
-                return math.inf
-            places = pick(rows, max(2, min(EVERY, FINITE // columns)))
-            actual = [elements.row((i,)) for i in places]
-            scale = math.sqrt(columns) * numbers.spread if is_sum else 1.0
-            errors = [difference(f, [expected(i)], scale) for f, i in zip(actual, places)]
-            return worst_error([*errors, 0.0 if elements.finite() else math.inf])
-
-        return Trial(run, check, _TOLERANCE[backend.precision])
+        scale = math.sqrt(columns) * numbers.spread if is_sum else 1.0
+        most = max(2, FINITE // columns)
+        return Trial(
+            run,
+            lambda result: row_errors(backend, result, (rows,), lambda i: [expected(i)], scale, most),
+            ELEMENT_ERROR[backend.precision],
+        )
 
 
 class Softmax(_RowOperation):
@@ -159,6 +161,7 @@ class Softmax(_RowOperation):
 
     copies = 1.75
     name = "softmax"
+    needs = ("softmax",)
     summary = "softmax of every row"
     corresponds = (
         "Triton's fused softmax tutorial (https://triton-lang.org/main/getting-started/tutorials/02-fused-softmax.html)"
@@ -180,7 +183,7 @@ class Softmax(_RowOperation):
         return Trial(
             backend.compile(lambda b, x: b.softmax(x), [backend.array(raw, shape)]),
             lambda result: row_errors(backend, result, shape, expected, 3.0 / shape[1]),
-            _TOLERANCE[backend.precision],
+            ELEMENT_ERROR[backend.precision],
         )
 
 
@@ -189,6 +192,7 @@ class Fft(_RowOperation):
 
     copies = 2.0
     name = "fft"
+    needs = ("fft",)
     summary = "discrete Fourier transform of every real row"
     corresponds = "benchFFT (http://www.fftw.org/benchfft/)"
     flops_formula = "2.5 rows columns log2(columns)"
@@ -250,6 +254,7 @@ class Sort(_RowOperation):
 
     copies = 3.0
     name = "sort"
+    needs = ("sort",)
     summary = "sort every row in ascending order (PyTorch also computes the permutation; ONNX Runtime: TopK)"
     corresponds = "PyTorch's operator benchmark, sort (benchmarks/operator_benchmark)"
     flops_formula = "0: comparisons are no floating-point operations"
@@ -281,6 +286,7 @@ class Embedding(Operation):
     """Gathers rows of a table by random indices."""
 
     name = "embedding"
+    needs = ("gather",)
     summary = "gather random rows of a table"
     corresponds = "the embeddings of DLRM (https://github.com/facebookresearch/dlrm), without the sum"
     flops_formula = "0"
@@ -296,9 +302,6 @@ class Embedding(Operation):
         "medium": ({"rows": 200000, "width": 64, "lookups": 65536},),
         "large": ({"rows": 10000000, "width": 128, "lookups": 1048576},),
     }
-
-    def flops(self, parameters: Parameters) -> float:
-        return 0.0
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         """Return the bytes of the gathered rows, read and written, and of the indices, read."""

@@ -75,8 +75,8 @@ class Pattern(ABC):
         self._dtype = getattr(torch, request["dtype"])
         self._make()
 
-    @abstractmethod
-    def _make(self) -> None: ...
+    def _make(self) -> None:
+        self._array = self._empty(self._request["parameters"]["elements"])
 
     @abstractmethod
     def prepare(self, stretch: int, calls: int) -> None:
@@ -150,9 +150,6 @@ class AllReduce(Pattern):
     call after the first sums zeros, which takes the same time.
     """
 
-    def _make(self) -> None:
-        self._array = self._empty(self._request["parameters"]["elements"])
-
     def prepare(self, stretch: int, calls: int) -> None:
         """Fill the buffer with this rank's summand."""
         self._fill(self._array, lambda count: self._summand(count, self.rank, stretch, calls))
@@ -181,9 +178,6 @@ class AllReduce(Pattern):
 class Broadcast(Pattern):
     """Broadcast from rank 0 to all ranks."""
 
-    def _make(self) -> None:
-        self._array = self._empty(self._request["parameters"]["elements"])
-
     def prepare(self, stretch: int, calls: int) -> None:
         """Fill each rank's buffer with its own numbers, so that a missing message is detected."""
         self._fill(self._array, lambda count: self._numbers(count, self.rank, stretch))
@@ -196,39 +190,60 @@ class Broadcast(Pattern):
         return self._compare(self._array, lambda count: self._numbers(count, 0, stretch), "rank 0 broadcast")
 
 
-class Exchange(Pattern):
+class Messages(Pattern):
+    """Buffers that ranks send to each other.
+
+    Attributes:
+        sent: Buffers that this rank sends.
+        received: Buffers that it receives, by the number of the sender.
+        origin: How a sender and the number of a buffer are named.
+    """
+
+    sent: List[Any]
+    received: Dict[int, List[Any]]
+    origin = "rank {} sent in buffer {}"
+
+    def prepare(self, stretch: int, calls: int) -> None:
+        """Fill the send buffers, and clear the receive buffers; sent numbers are never 0."""
+        for number, buffer in enumerate(self.sent):
+            self._fill(buffer, self._numbers_of(self.rank, stretch, number))
+        for buffers in self.received.values():
+            for buffer in buffers:
+                buffer.zero_()
+
+    def check(self, stretch: int, calls: int) -> float:
+        """Compare every buffer with the numbers of its sender."""
+        return max(
+            self._compare(buffer, self._numbers_of(other, stretch, number), self.origin.format(other, number))
+            for other, buffers in self.received.items()
+            for number, buffer in enumerate(buffers)
+        )
+
+    def _numbers_of(self, sender: int, stretch: int, buffer: int) -> Callable[[int], Any]:
+        return lambda count: self._numbers(count, sender, stretch, buffer)
+
+
+class Exchange(Messages):
     """Rank 0 sends to rank 1, which answers with as many elements (latency) or with one element (bandwidth)."""
 
+    origin = "rank {} sent"
     answer: Optional[int] = None
     """Elements of the answer; ``None`` for as many as in the message."""
 
     def _make(self) -> None:
         elements = self._request["parameters"]["elements"]
         there, back = elements, self.answer or elements
-        self._sent = self._empty(there if self.rank == 0 else back)
-        self._received = self._empty(back if self.rank == 0 else there)
-
-    def prepare(self, stretch: int, calls: int) -> None:
-        """Fill the send buffers, and clear the receive buffers; sent numbers are never 0."""
-        self._fill(self._sent, lambda count: self._numbers(count, self.rank, stretch))
-        self._received.zero_()
+        self._message = self._empty(there if self.rank == 0 else back)
+        self._reply = self._empty(back if self.rank == 0 else there)
+        self.sent, self.received = [self._message], {1 - self.rank: [self._reply]}
 
     def run(self) -> None:
         if self.rank == 0:
-            self._dist.send(self._sent, 1)
-            self._dist.recv(self._received, 1)
+            self._dist.send(self._message, 1)
+            self._dist.recv(self._reply, 1)
         else:
-            self._dist.recv(self._received, 0)
-            self._dist.send(self._sent, 0)
-
-    def check(self, stretch: int, calls: int) -> float:
-        """Compare with the numbers of the other rank."""
-        other = 1 - self.rank
-        return self._compare(
-            self._received,
-            lambda count: self._numbers(count, other, stretch),
-            "rank {} sent".format(other),
-        )
+            self._dist.recv(self._reply, 0)
+            self._dist.send(self._message, 0)
 
 
 class Latency(Exchange):
@@ -243,25 +258,14 @@ class Bandwidth(Exchange):
     answer = 1
 
 
-class ParameterServer(Pattern):
+class ParameterServer(Messages):
     """Every worker pushes ten buffers to rank 0, and then pulls ten buffers of the same sizes."""
 
     def _make(self) -> None:
-        self._sizes = buffer_bytes(self._request["parameters"]["payload"])
+        sizes = buffer_bytes(self._request["parameters"]["payload"])
         others = range(1, self.size) if self.rank == 0 else [0]
-        self._sent = self._buffers()
-        self._received = {other: self._buffers() for other in others}
-
-    def _buffers(self) -> List[Any]:
-        return [self._empty(size, self._torch.uint8) for size in self._sizes]
-
-    def prepare(self, stretch: int, calls: int) -> None:
-        """Fill the send buffers, and clear the receive buffers; sent numbers are never 0."""
-        for number, buffer in enumerate(self._sent):
-            self._fill(buffer, self._numbers_of(self.rank, stretch, number))
-        for buffers in self._received.values():
-            for buffer in buffers:
-                buffer.zero_()
+        self.sent, *received = ([self._empty(size, self._torch.uint8) for size in sizes] for _ in (0, *others))
+        self.received = dict(zip(others, received))
 
     def run(self) -> None:
         if self.rank == 0:
@@ -272,27 +276,14 @@ class ParameterServer(Pattern):
             self._receive()
 
     def _send(self) -> None:
-        for other in self._received:
-            for buffer in self._sent:
+        for other in self.received:
+            for buffer in self.sent:
                 self._dist.send(buffer, other)
 
     def _receive(self) -> None:
-        for other, buffers in self._received.items():
+        for other, buffers in self.received.items():
             for buffer in buffers:
                 self._dist.recv(buffer, other)
-
-    def check(self, stretch: int, calls: int) -> float:
-        """Compare every buffer with the numbers of its sender."""
-        return max(
-            self._compare(
-                buffer, self._numbers_of(other, stretch, number), "rank {} sent in buffer {}".format(other, number)
-            )
-            for other, buffers in self._received.items()
-            for number, buffer in enumerate(buffers)
-        )
-
-    def _numbers_of(self, sender: int, stretch: int, buffer: int) -> Callable[[int], Any]:
-        return lambda count: self._numbers(count, sender, stretch, buffer)
 
 
 class Scaling(Pattern):
@@ -359,7 +350,7 @@ class Scaling(Pattern):
 
     def _batch_of(self, rank: int, stretch: int) -> Tuple[Any, Any]:
         seed = 1000 + 2 * (stretch * self.size + rank)
-        shape = self._model.input_shapes(self._p)[0].shape
+        shape = self._model.input_specs(self._p)[0].shape
         rows = self._model.rows(self._p)
         labels = [byte % self._p["classes"] for byte in random_bytes(seed + 1, rows)]
         images = self._backend.images(random_bytes(seed, product(shape)), shape)

@@ -88,10 +88,6 @@ class InputPipeline(Operation):
         """Return the images or texts of a call."""
         return float(parameters["count"])
 
-    def flops(self, parameters: Parameters) -> float:
-        """Return 0: the indicator measures time only."""
-        return 0.0
-
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         """Return the bytes of pixels, read as integers and written as float32, or the bytes of the texts."""
         if parameters["kind"] == "decode":

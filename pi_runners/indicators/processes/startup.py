@@ -44,6 +44,7 @@ class Startup(Indicator):
     """Import, initialisation of the device and first call of a small function, in a fresh process."""
 
     name = "startup"
+    needs = ("matmul", "tanh")
     version = 2
     summary = "import of the framework plus the first call of a small function (tracing, compilation), fresh processes"
     corresponds = "python -X importtime, and the first step that tf_cnn_benchmarks leaves out as warm-up"
@@ -61,14 +62,6 @@ class Startup(Indicator):
         "import of this program's modules, making the inputs and checking the first result are not timed.",
         "Version 1 also timed making the inputs and importing this program's backend, and did not check the result.",
     )
-
-    def flops(self, parameters: Parameters) -> float:
-        """Return 0: the indicator measures time only."""
-        return 0.0
-
-    def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return 0: the indicator measures time only."""
-        return 0.0
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
         """Return the memory of three matrices, and of the framework in this and in the measured process."""
@@ -123,28 +116,28 @@ def start(text: str) -> Dict[str, Any]:
     name, n = request["backend"], request["n"]
     # The process has the affinity of the one that started it.
     apply_settings(request["settings"])
-    clock = _Stopwatch()
+    started = time.perf_counter()
     for module in request["imports"]:
         importlib.import_module(module)
-    import_seconds = clock.stop()
+    import_seconds = time.perf_counter() - started
     memory_bytes = resident_bytes()
     importlib.import_module("pi_runners.frameworks.{}.operations".format(name))
-    clock.start()
+    started = time.perf_counter()
     backend = make_backend(name, request["device"], request["dtype"], request["settings"])
     backend.synchronise(backend.array(b"\x00", (1,)))
-    device_seconds = clock.stop()
+    device_seconds = time.perf_counter() - started
     raw = [random_bytes(81 + i, n * n) for i in range(2)]
     # This scale keeps the products in the range where tanh is not flat.
     matrices = [backend.array(part, (n, n), n**-0.25) for part in raw]
     backend.synchronise(matrices[-1])
-    clock.start()
+    started = time.perf_counter()
     run = backend.compile(lambda b, x, y: b.tanh(b.matmul(x, y)), matrices)
     result = run()
     backend.synchronise(result)
-    first_call_seconds = clock.stop()
-    clock.start()
+    first_call_seconds = time.perf_counter() - started
+    started = time.perf_counter()
     backend.synchronise(run())
-    second_call_seconds = clock.stop()
+    second_call_seconds = time.perf_counter() - started
     return {
         "error": _error(backend, result, raw, n),
         "tolerance": ROUND_OFF[backend.precision] * 8,
@@ -156,21 +149,6 @@ def start(text: str) -> Dict[str, Any]:
             "memory_after_import_bytes": memory_bytes,
         },
     }
-
-
-class _Stopwatch:
-    """Measures the time between a start and a stop."""
-
-    def __init__(self) -> None:
-        self.start()
-
-    def start(self) -> None:
-        """Start the measurement."""
-        self._started = time.perf_counter()
-
-    def stop(self) -> float:
-        """Return the seconds since the start."""
-        return time.perf_counter() - self._started
 
 
 def _error(backend: Backend, result: Any, raw: List[bytes], n: int) -> float:

@@ -54,8 +54,7 @@ class Inference(ModelIndicator):
     }
 
     def needed(self, parameters: Parameters) -> Tuple[str, ...]:
-        """Return the abilities for a model; some operations exist only in frameworks for training."""
-        return (*self.needs, "backward") if parameters.get("model") == "unet3d" else self.needs
+        return MODELS[parameters.get("model", "cnn")].needs
 
     def _samples(self, parameters: Parameters) -> int:
         return STREAMS if parameters["scenario"] == "MultiStream" else 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameter, Parameters
 from pi_runners.harness.random_inputs import product, random_bytes
-from pi_runners.indicators.checks.operation_counts import CountingBackend, Shape
+from pi_runners.indicators.checks.operation_counts import CountingBackend
+from pi_runners.models.count import CanonicalShape
+from pi_runners.models.layers import Inputs
 
 
 class Weight(NamedTuple):
@@ -15,7 +18,7 @@ class Weight(NamedTuple):
 
     Attributes:
         kind: ``filters`` or ``array``.
-        shape: Shape of the weight.
+        shape: CanonicalShape of the weight.
         scale: Factor of the random numbers in (-1, 1).
         offset: Mean of the numbers.
     """
@@ -26,48 +29,68 @@ class Weight(NamedTuple):
     offset: float = 0.0
 
 
+Weights = Callable[..., Array]
+"""Returns the next weight; its arguments are a function and arguments from which it makes the initial value."""
+
+
 class ModelDefinition(ABC):
-    """A model: its weights, inputs and forward pass.
+    """A model: its inputs, and its forward pass, which declares each weight where it is used.
 
     Attributes:
         name: Name of the model.
         summary: Description in one line.
         source: Published model with the same structure.
+        needs: Operations of a backend that the forward pass calls.
         parameters: Parameters by name.
         sets: Parameter sets by size.
+        seed: Seed of the inputs.
     """
 
     name = ""
     summary = ""
     source = ""
+    needs: Tuple[str, ...] = ()
     parameters: Dict[str, Parameter] = {}  # noqa: RUF012
     sets: Dict[str, Parameters] = {}  # noqa: RUF012
+    seed = 0
 
     @abstractmethod
-    def weights(self, p: Parameters) -> List[Weight]:
-        """Return the initial values of all weights."""
+    def input_specs(self, p: Parameters) -> List[Inputs]:
+        """Return the inputs of a batch."""
 
     @abstractmethod
-    def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        """Return a batch of random inputs."""
+    def run(self, b: Backend, w: Weights, inputs: Sequence[Array], p: Parameters, training: bool) -> Array:
+        """Return the logits (rows, classes)."""
 
-    @abstractmethod
-    def input_shapes(self, p: Parameters) -> List[Shape]:
-        """Return the shapes of a batch, channels first."""
+    def rows(self, p: Parameters) -> int:
+        """Return the number of rows of the logits of a batch."""
+        return int(p["batch"])
 
-    @abstractmethod
     def forward(
         self, b: Backend, weights: Sequence[Array], inputs: Sequence[Array], p: Parameters, training: bool
     ) -> Array:
-        """Return the logits (rows, classes)."""
+        """Return the logits (rows, classes) for weights in the order of their use."""
+        rest = iter(weights)
+        return self.run(b, lambda *_: next(rest), inputs, p, training)
 
-    @abstractmethod
-    def rows(self, p: Parameters) -> int:
-        """Return the number of rows of the logits of a batch."""
+    def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
+        """Return a batch of random inputs."""
+        specs, start = self.input_specs(p), 0
+        sizes = [product(spec.shape) * (4 if spec.kind == "indices" else 1) for spec in specs]
+        raw, arrays = random_bytes(self.seed, sum(sizes)), []
+        for spec, size in zip(specs, sizes):
+            part = raw[start : start + size]
+            start += size
+            if spec.kind == "indices":
+                numbers = struct.unpack("<{}I".format(size // 4), part)
+                arrays.append(backend.integers([number % spec.high for number in numbers], spec.shape))
+            else:
+                arrays.append((backend.images if spec.kind == "images" else backend.array)(part, spec.shape))
+        return arrays
 
     def make_weights(self, backend: Backend, p: Parameters) -> List[Array]:
         arrays = []
-        for number, w in enumerate(self.weights(p)):
+        for number, w in enumerate(self._count(p)[1]):
             raw = random_bytes(100 + number, product(w.shape))
             arrays.append(
                 backend.filters(raw, w.shape, w.scale)
@@ -81,29 +104,42 @@ class ModelDefinition(ABC):
 
     def count(self, p: Parameters) -> Tuple[float, float, float]:
         """Return the operations of the forward pass, and the elements of all activations and of all weights."""
-        counter = CountingBackend()
-        weights = self.weights(p)
-        inputs = self.input_shapes(p)
-        self.forward(counter, [Shape(w.shape) for w in weights], inputs, p, True)
-        return (
-            counter.flops,
-            counter.elements + sum(product(i.shape) for i in inputs),
-            float(sum(product(w.shape) for w in weights)),
-        )
+        counter, weights = self._count(p)
+        inputs = sum(product(spec.shape) for spec in self.input_specs(p))
+        return counter.flops, counter.elements + inputs, float(sum(product(w.shape) for w in weights))
+
+    def _count(self, p: Parameters) -> Tuple[CountingBackend, List[Weight]]:
+        """Run the forward pass on shapes; return the counts, and all weights."""
+        counter, weights = CountingBackend(), []
+
+        def declare(make: Callable[..., Weight], *arguments: int) -> CanonicalShape:
+            weights.append(make(*arguments))
+            return CanonicalShape(weights[-1].shape)
+
+        self.run(counter, declare, [CanonicalShape(spec.shape) for spec in self.input_specs(p)], p, True)
+        return counter, weights
 
 
-def _he(shape: Tuple[int, ...]) -> float:
-    """Return the scale of uniform numbers with variance 2 / inputs, which keeps the size of activations."""
-    return float((6.0 / product(shape[1:])) ** 0.5)
+def _filters(*shape: int) -> Weight:
+    """Return filters (filters, channels, *kernel) of variance 2 / inputs, which keeps the size of activations."""
+    return Weight("filters", shape, float((6.0 / product(shape[1:])) ** 0.5))
 
 
 def _dense(inputs: int, outputs: int) -> Weight:
-    """Return a weight of uniform numbers with variance 1 / inputs."""
+    """Return a matrix of uniform numbers with variance 1 / inputs."""
     return Weight("array", (inputs, outputs), (3.0 / inputs) ** 0.5)
 
 
-def _norm(width: int) -> List[Weight]:
-    return [Weight("array", (width,), 0.1, 1.0), Weight("array", (width,), 0.1)]
+def _table(rows: int, width: int) -> Weight:
+    return Weight("array", (rows, width))
+
+
+def _gain(width: int) -> Weight:
+    return Weight("array", (width,), 0.1, 1.0)
+
+
+def _offset(width: int) -> Weight:
+    return Weight("array", (width,), 0.1)
 
 
 _BATCH = Parameter("samples in a batch")
@@ -115,6 +151,7 @@ class Cnn(ModelDefinition):
 
     name = "cnn"
     summary = "residual CNN: stem, three stages of basic blocks with batch normalisation, global mean, classifier"
+    needs = ("convolution", "batch_norm", "relu", "add", "spatial_mean", "matmul")
     source = "ResNet (MLPerf image classification, tf_cnn_benchmarks): https://arxiv.org/abs/1512.03385 section 4.2"
     parameters = {  # noqa: RUF012
         "batch": _BATCH,
@@ -129,57 +166,28 @@ class Cnn(ModelDefinition):
         "large": {"batch": 256, "size": 64, "width": 64, "blocks": 5, "classes": 1000},
     }
 
-    def _stages(self, p: Parameters) -> List[Tuple[int, int, int]]:
-        """Return input channels, output channels and stride of every block."""
-        stages = []
-        width = p["width"]
+    seed = 98
+
+    def input_specs(self, p: Parameters) -> List[Inputs]:
+        return [Inputs("images", (p["batch"], 3, p["size"], p["size"]))]
+
+    def run(self, b: Backend, w: Weights, inputs: Sequence[Array], p: Parameters, training: bool) -> Array:
+        """Run the stem, the stages, where a shortcut with a stride is a projection, the mean and the classifier."""
+
+        def normalised(x: Array, channels: int, out: int, kernel: int, stride: int = 1) -> Array:
+            x = b.convolution(x, w(_filters, out, channels, kernel, kernel), (stride, stride), (kernel // 2,) * 2)
+            return b.batch_norm(x, w(_gain, out), w(_offset, out), training)
+
+        channels = p["width"]
+        x = b.relu(normalised(inputs[0], 3, channels, 3))
         for stage in range(3):
             for block in range(p["blocks"]):
-                out = p["width"] * 2**stage
-                stages.append((width, out, 2 if stage and not block else 1))
-                width = out
-        return stages
-
-    def weights(self, p: Parameters) -> List[Weight]:
-        """Return the weights of stem, blocks (two convolutions; a projection if there is a stride) and classifier."""
-
-        def filters(out: int, channels: int, kernel: int) -> Weight:
-            shape = (out, channels, kernel, kernel)
-            return Weight("filters", shape, _he(shape))
-
-        weights = [filters(p["width"], 3, 3), *_norm(p["width"])]
-        for channels, out, stride in self._stages(p):
-            weights += [filters(out, channels, 3), *_norm(out), filters(out, out, 3), *_norm(out)]
-            if stride > 1:
-                weights += [filters(out, channels, 1), *_norm(out)]
-        return weights + [_dense(4 * p["width"], p["classes"])]
-
-    def input_shapes(self, p: Parameters) -> List[Shape]:
-        return [Shape((p["batch"], 3, p["size"], p["size"]))]
-
-    def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        shape = self.input_shapes(p)[0].shape
-        return [backend.images(random_bytes(98, product(shape)), shape)]
-
-    def rows(self, p: Parameters) -> int:
-        return int(p["batch"])
-
-    def forward(
-        self, b: Backend, weights: Sequence[Array], inputs: Sequence[Array], p: Parameters, training: bool
-    ) -> Array:
-        """Run the stem, the stages, the mean and the classifier."""
-        rest = iter(weights)
-
-        def normalised(x: Array, stride: int, margin: int) -> Array:
-            x = b.convolution(x, next(rest), (stride, stride), (margin, margin))
-            return b.batch_norm(x, next(rest), next(rest), training)
-
-        x = b.relu(normalised(inputs[0], 1, 1))
-        for _, _, stride in self._stages(p):
-            y = b.relu(normalised(x, stride, 1))
-            y = normalised(y, 1, 1)
-            x = b.relu(b.add(y, normalised(x, stride, 0) if stride > 1 else x))
-        return b.matmul(b.spatial_mean(x), next(rest))
+                out, stride = p["width"] * 2**stage, 2 if stage and not block else 1
+                y = b.relu(normalised(x, channels, out, 3, stride))
+                y = normalised(y, out, out, 3)
+                x = b.relu(b.add(y, normalised(x, channels, out, 1, stride) if stride > 1 else x))
+                channels = out
+        return b.matmul(b.spatial_mean(x), w(_dense, channels, p["classes"]))
 
 
 class Transformer(ModelDefinition):
@@ -189,6 +197,7 @@ class Transformer(ModelDefinition):
     summary = (
         "transformer encoder block: attention and a feed-forward layer four times as wide, a class for every token"
     )
+    needs = ("layer_norm", "matmul", "reshape", "transpose", "scale", "softmax", "add", "relu")
     source = "BERT's block (MLPerf language): https://arxiv.org/abs/1706.03762 section 3.1"
     parameters = {  # noqa: RUF012
         "batch": _BATCH,
@@ -203,41 +212,32 @@ class Transformer(ModelDefinition):
         "large": {"batch": 64, "length": 512, "width": 1024, "heads": 16, "classes": 32000},
     }
 
-    def weights(self, p: Parameters) -> List[Weight]:
-        """Return the weights of attention, feed-forward layer, their normalisations, and the classifier."""
-        d = p["width"]
-        block = [*_norm(d), *(_dense(d, d) for _ in range(4)), *_norm(d), _dense(d, 4 * d), _dense(4 * d, d)]
-        return [*block, _dense(d, p["classes"])]
+    seed = 97
 
-    def input_shapes(self, p: Parameters) -> List[Shape]:
-        return [Shape((p["batch"] * p["length"], p["width"]))]
-
-    def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        shape = self.input_shapes(p)[0].shape
-        return [backend.array(random_bytes(97, product(shape)), shape)]
+    def input_specs(self, p: Parameters) -> List[Inputs]:
+        return [Inputs("features", (p["batch"] * p["length"], p["width"]))]
 
     def rows(self, p: Parameters) -> int:
         return int(p["batch"] * p["length"])
 
-    def forward(
-        self, b: Backend, weights: Sequence[Array], inputs: Sequence[Array], p: Parameters, training: bool
-    ) -> Array:
+    def run(self, b: Backend, w: Weights, inputs: Sequence[Array], p: Parameters, training: bool) -> Array:
         """Run attention and feed-forward layer, each with a residual connection."""
-        gain, offset, query, key, value, output, gain2, offset2, wide, narrow, classify = weights
-        each = p["width"] // p["heads"]
+        width, each = p["width"], p["width"] // p["heads"]
         x = inputs[0]
-        h = b.layer_norm(x, gain, offset)
+        h = b.layer_norm(x, w(_gain, width), w(_offset, width))
 
-        def heads(w: Array) -> Array:
-            split = b.reshape(b.matmul(h, w), (p["batch"], p["length"], p["heads"], each))
+        def heads() -> Array:
+            split = b.reshape(b.matmul(h, w(_dense, width, width)), (p["batch"], p["length"], p["heads"], each))
             return b.transpose(split, (0, 2, 1, 3))
 
-        q, k, v = heads(query), heads(key), heads(value)
+        q, k, v = heads(), heads(), heads()
         scores = b.scale(b.matmul(q, k, transpose_b=True), each**-0.5)
         mixed = b.transpose(b.matmul(b.softmax(scores), v), (0, 2, 1, 3))
-        x = b.add(x, b.matmul(b.reshape(mixed, (p["batch"] * p["length"], p["width"])), output))
-        h = b.relu(b.matmul(b.layer_norm(x, gain2, offset2), wide))
-        return b.matmul(b.add(x, b.matmul(h, narrow)), classify)
+        mixed = b.reshape(mixed, (p["batch"] * p["length"], width))
+        x = b.add(x, b.matmul(mixed, w(_dense, width, width)))
+        h = b.layer_norm(x, w(_gain, width), w(_offset, width))
+        h = b.relu(b.matmul(h, w(_dense, width, 4 * width)))
+        return b.matmul(b.add(x, b.matmul(h, w(_dense, 4 * width, width))), w(_dense, width, p["classes"]))
 
 
 class Recommender(ModelDefinition):
@@ -245,6 +245,7 @@ class Recommender(ModelDefinition):
 
     name = "recommender"
     summary = "neural collaborative filtering: embeddings of users and items, their product, a perceptron, two classes"
+    needs = ("gather", "multiply", "join", "relu", "matmul")
     source = "NCF (MLPerf recommendation v0.5 and v0.6): https://arxiv.org/abs/1708.05031 figure 3"
     parameters = {  # noqa: RUF012
         "batch": _BATCH,
@@ -259,37 +260,25 @@ class Recommender(ModelDefinition):
         "large": {"batch": 65536, "users": 138493, "items": 26744, "width": 64, "classes": 2},
     }
 
-    def weights(self, p: Parameters) -> List[Weight]:
-        """Return the weights of four tables, three layers of the perceptron, and the last layer."""
-        w = p["width"]
-        tables = [Weight("array", (n, w)) for n in (p["users"], p["items"]) * 2]
-        layers = [_dense(2 * w, 2 * w), _dense(2 * w, w), _dense(w, w // 2 or 1)]
-        return [*tables, *layers, _dense(w + (w // 2 or 1), p["classes"])]
+    seed = 96
 
-    def input_shapes(self, p: Parameters) -> List[Shape]:
-        """Return the shapes of user indices and item indices."""
-        return [Shape((p["batch"],)), Shape((p["batch"],))]
+    def input_specs(self, p: Parameters) -> List[Inputs]:
+        """Return user indices and item indices."""
+        return [Inputs("indices", (p["batch"],), p["users"]), Inputs("indices", (p["batch"],), p["items"])]
 
-    def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        raw = random_bytes(96, 8 * p["batch"])
-        numbers = [int.from_bytes(raw[4 * i : 4 * i + 4], "little") for i in range(2 * p["batch"])]
-        users = [n % p["users"] for n in numbers[: p["batch"]]]
-        items = [n % p["items"] for n in numbers[p["batch"] :]]
-        return [backend.integers(users, (p["batch"],)), backend.integers(items, (p["batch"],))]
-
-    def rows(self, p: Parameters) -> int:
-        return int(p["batch"])
-
-    def forward(
-        self, b: Backend, weights: Sequence[Array], inputs: Sequence[Array], p: Parameters, training: bool
-    ) -> Array:
+    def run(self, b: Backend, w: Weights, inputs: Sequence[Array], p: Parameters, training: bool) -> Array:
         """Concatenate the product of two embeddings and the perceptron over two others; run the last layer."""
-        users, items = inputs
-        product_of = b.multiply(b.gather(weights[0], users), b.gather(weights[1], items))
-        x = b.join(b.gather(weights[2], users), b.gather(weights[3], items))
-        for w in weights[4:7]:
-            x = b.relu(b.matmul(x, w))
-        return b.matmul(b.join(product_of, x), weights[7])
+        width, narrow = p["width"], p["width"] // 2 or 1
+
+        def embeddings() -> List[Array]:
+            tables = w(_table, p["users"], width), w(_table, p["items"], width)
+            return [b.gather(table, indices) for table, indices in zip(tables, inputs)]
+
+        product_of = b.multiply(*embeddings())
+        x = b.join(*embeddings())
+        for size in ((2 * width, 2 * width), (2 * width, width), (width, narrow)):
+            x = b.relu(b.matmul(x, w(_dense, *size)))
+        return b.matmul(b.join(product_of, x), w(_dense, width + narrow, p["classes"]))
 
 
 class Unet3d(ModelDefinition):
@@ -297,6 +286,7 @@ class Unet3d(ModelDefinition):
 
     name = "unet3d"
     summary = "3D U-Net of two levels: convolutions, pooling, upsampling, a skip connection, a class for every voxel"
+    needs = ("convolution", "batch_norm", "relu", "pool", "upsample", "join_channels", "channels_to_rows", "matmul")
     source = "3D U-Net (MLPerf medical imaging): https://arxiv.org/abs/1606.06650 figure 2"
     parameters = {  # noqa: RUF012
         "batch": _BATCH,
@@ -310,40 +300,29 @@ class Unet3d(ModelDefinition):
         "large": {"batch": 2, "size": 128, "width": 32, "classes": 3},
     }
 
-    def weights(self, p: Parameters) -> List[Weight]:
-        """Return the weights of two convolutions on each level, two after upsampling, and the classifier."""
-        w = p["width"]
-        weights = []
-        for channels, out in ((1, w), (w, w), (w, 2 * w), (2 * w, 2 * w), (3 * w, w), (w, w)):
-            shape = (out, channels, 3, 3, 3)
-            weights += [Weight("filters", shape, _he(shape)), *_norm(out)]
-        return [*weights, _dense(w, p["classes"])]
+    seed = 95
 
-    def input_shapes(self, p: Parameters) -> List[Shape]:
-        """Return the shape of volumes with one channel."""
-        return [Shape((p["batch"], 1, p["size"], p["size"], p["size"]))]
-
-    def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        shape = self.input_shapes(p)[0].shape
-        return [backend.images(random_bytes(95, product(shape)), shape)]
+    def input_specs(self, p: Parameters) -> List[Inputs]:
+        """Return volumes with one channel."""
+        return [Inputs("images", (p["batch"], 1, p["size"], p["size"], p["size"]))]
 
     def rows(self, p: Parameters) -> int:
         return int(p["batch"] * p["size"] ** 3)
 
-    def forward(
-        self, b: Backend, weights: Sequence[Array], inputs: Sequence[Array], p: Parameters, training: bool
-    ) -> Array:
+    def run(self, b: Backend, w: Weights, inputs: Sequence[Array], p: Parameters, training: bool) -> Array:
         """Run both levels, upsample, join the skip connection, and classify."""
-        rest = iter(weights)
 
-        def layer(x: Array) -> Array:
-            x = b.convolution(x, next(rest), (1, 1, 1), (1, 1, 1))
-            return b.relu(b.batch_norm(x, next(rest), next(rest), training))
+        def twice(x: Array, channels: int, out: int) -> Array:
+            for number in (channels, out):
+                x = b.convolution(x, w(_filters, out, number, 3, 3, 3), (1, 1, 1), (1, 1, 1))
+                x = b.relu(b.batch_norm(x, w(_gain, out), w(_offset, out), training))
+            return x
 
-        fine = layer(layer(inputs[0]))
-        coarse = layer(layer(b.pool(fine, 2)))
-        joined = layer(layer(b.join_channels(b.upsample(coarse), fine)))
-        return b.matmul(b.channels_to_rows(joined, p["width"]), next(rest))
+        width = p["width"]
+        fine = twice(inputs[0], 1, width)
+        coarse = twice(b.pool(fine, 2), width, 2 * width)
+        joined = twice(b.join_channels(b.upsample(coarse), fine), 3 * width, width)
+        return b.matmul(b.channels_to_rows(joined, width), w(_dense, width, p["classes"]))
 
 
 MODELS: Dict[str, ModelDefinition] = {m.name: m for m in (Cnn(), Transformer(), Recommender(), Unet3d())}

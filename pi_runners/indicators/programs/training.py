@@ -25,7 +25,7 @@ from pi_runners.harness.contract import (
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks.results import blocks_of, making_reference, worst_error
-from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, Indicator, Operation
+from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, Indicator, Operation, ProgramIndicator
 from pi_runners.indicators.programs.models import MODELS, model_parameters
 
 _RATE = LEARNING_RATE / 10
@@ -39,28 +39,13 @@ _PROBED = 2**13
 """Number of elements of each weight that are read to compute the change by a step."""
 
 
-class ModelIndicator(Indicator):
+class ModelIndicator(ProgramIndicator):
     """An indicator that runs one of the models."""
 
+    kind = "model"
+    programs = MODELS
     parameters = model_parameters()
     notes = tuple("{}: {}. After {}".format(m.name, m.summary, m.source) for m in MODELS.values())
-
-    def complaints(self, parameters: Parameters) -> List[str]:
-        """Also check the parameters of the model."""
-        messages = super().complaints(parameters)
-        if messages:
-            return messages
-        model = MODELS.get(parameters.get("model", ""))
-        if model is None:
-            return messages
-        for name in set(model.parameters) - set(parameters):
-            messages.append("`{}` of model `{}` is missing".format(name, model.name))
-        for name, value in parameters.items():
-            if name in model_parameters() and name != "model" and name not in model.parameters:
-                messages.append("`{}` is not a parameter of model `{}`".format(name, model.name))
-            elif name in model.parameters and model.parameters[name].complaint(value):
-                messages.append("`{}` {}, not `{}`".format(name, model.parameters[name].complaint(value), value))
-        return sorted(messages)
 
     def items(self, parameters: Parameters) -> float:
         return float(parameters["batch"])
@@ -80,7 +65,10 @@ class TrainingStep(ModelIndicator, Operation):
     sets = {  # noqa: RUF012
         size: tuple(dict(m.sets[size], model=m.name) for m in MODELS.values()) for size in ("small", "medium", "large")
     }
-    needs = ("operations", "backward")
+    needs = ("backward",)
+
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        return (*self.needs, "cross_entropy", *MODELS[parameters.get("model", "cnn")].needs)
 
     def flops(self, parameters: Parameters) -> float:
         """Return three times the forward pass: the backward pass computes gradients of weights and of activations."""
@@ -218,16 +206,8 @@ class TimeToQuality(Indicator):
         "medium": ({"percent": 95, "hidden": 256, "batch": 32, "seeds": 10},),
         "large": ({"percent": 96, "hidden": 4096, "batch": 64, "seeds": 10},),
     }
-    needs = ("operations", "backward")
+    needs = ("backward", "matmul", "relu", "cross_entropy")
     dtypes = ("float32",)
-
-    def flops(self, parameters: Parameters) -> float:
-        """Return 0: the number of steps is not known in advance."""
-        return 0.0
-
-    def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return 0: the number of steps is not known in advance."""
-        return 0.0
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
         """Return the memory of the model and of 1797 images with 64 pixels."""

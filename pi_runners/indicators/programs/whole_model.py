@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameter, Parameters, SamplingPlan
 from pi_runners.harness.timing import measure
-from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, Indicator, refuse_error
+from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, ProgramIndicator, refuse_error
 from pi_runners.models import NETWORKS
 from pi_runners.models.blocks import BLOCKS
 from pi_runners.models.count import count
@@ -70,16 +70,10 @@ def _notes(networks: Mapping[str, Network]) -> Tuple[str, ...]:
     )
 
 
-class _NetworkIndicator(Indicator):
-    """Networks as users of the framework write them.
+class _NetworkIndicator(ProgramIndicator):
+    """Networks as users of the framework write them."""
 
-    Attributes:
-        networks: The networks by name.
-        kind: What they are: the parameter that names one.
-    """
-
-    networks: Mapping[str, Network] = {}
-    kind = ""
+    programs: Mapping[str, Network] = {}
     flops_formula = "products and convolutions of the forward pass; x 3 in training"
     bytes_formula = (
         "item (2 activations + weights read); in training item (4 activations + u weights), "
@@ -91,31 +85,21 @@ class _NetworkIndicator(Indicator):
     dtypes = ("float32", "float64", "float16", "bfloat16")
 
     def _network(self, parameters: Parameters) -> Network:
-        return self.networks[parameters[self.kind]]
+        return self.programs[parameters[self.kind]]
 
     def needed(self, parameters: Parameters) -> Tuple[str, ...]:
         """Return the abilities for a mode; training needs a backward pass."""
         return (*self.needs, "backward") if parameters.get("mode") == "training" else self.needs
 
-    def complaints(self, parameters: Parameters) -> List[str]:
-        """Also check the parameters and modes of the network."""
-        messages = super().complaints(parameters)
-        network = self.networks.get(parameters.get(self.kind, ""))
-        if messages or network is None:
-            return messages
-        if parameters["mode"] not in network.modes:
-            messages.append("{} `{}` has no mode `{}`".format(self.kind, network.name, parameters["mode"]))
-        for name in set(network.parameters) - set(parameters):
-            messages.append("`{}` of {} `{}` is missing".format(name, self.kind, network.name))
-        for name, value in parameters.items():
-            if name not in (self.kind, "mode") and name not in network.parameters:
-                messages.append("`{}` is not a parameter of {} `{}`".format(name, self.kind, network.name))
-            elif name in network.parameters and network.parameters[name].complaint(value):
-                messages.append("`{}` {}, not `{}`".format(name, network.parameters[name].complaint(value), value))
-        for name, divisor in network.multiples.items() if not messages else ():
+    def complaints_of(self, program: Network, parameters: Parameters) -> List[str]:
+        """Also check the mode, and multiples."""
+        messages = super().complaints_of(program, parameters)
+        if parameters["mode"] not in program.modes:
+            messages.append("{} `{}` has no mode `{}`".format(self.kind, program.name, parameters["mode"]))
+        for name, divisor in program.multiples.items() if not messages else ():
             if parameters[name] % divisor:
                 messages.append("`{}` must be a multiple of {}, not `{}`".format(name, divisor, parameters[name]))
-        return sorted(messages)
+        return messages
 
     def items(self, parameters: Parameters) -> float:
         """Return the samples or tokens of a call."""
@@ -146,16 +130,14 @@ class _NetworkIndicator(Indicator):
         return PROCESS_BYTES + ITEM_BYTES[dtype] * elements
 
     def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
-        """Return the memory of the encoded graph of ONNX Runtime, which contains the weights a third time."""
-        if framework.name != "onnxruntime":
-            return 0.0
+        """Return the memory of further copies of the weights."""
         counts = count(self._network(parameters), parameters, parameters["mode"])
-        return 1.4 * ITEM_BYTES[dtype] * counts.weights
+        return framework.extra_copies.get("model_weights", 0.0) * ITEM_BYTES[dtype] * counts.weights
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Check the model on a small batch, then time it."""
         p = {name: value for name, value in self.complete(parameters).items() if value != 0}
-        network, mode = self.networks[p.pop(self.kind)], p.pop("mode")
+        network, mode = self.programs[p.pop(self.kind)], p.pop("mode")
         probe = make_inputs(backend, network.inputs(network.probe, mode))
         inputs = make_inputs(backend, network.inputs(p, mode))
         built: BuiltModel = backend.build_model(network, p, mode, inputs)
@@ -189,7 +171,7 @@ class WholeModel(_NetworkIndicator):
 
     name = "model"
     kind = "model"
-    networks = NETWORKS
+    programs = NETWORKS
     summary = "a published model from the framework's own layers: training step, inference, prefill, or decoding"
     corresponds = (
         "the models of MLPerf Training and Inference (https://mlcommons.org/benchmarks/), on random inputs of one size"
@@ -204,7 +186,7 @@ class ModelBlock(_NetworkIndicator):
 
     name = "block"
     kind = "block"
-    networks = BLOCKS
+    programs = BLOCKS
     summary = "a block of a model from the framework's own layers, compiled as a whole: training step or inference"
     corresponds = (
         "none: suites measure single operations or whole models (DeepBench, "

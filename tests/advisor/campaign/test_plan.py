@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.campaign.directory import CampaignPlan
 from advisor.campaign.plan import (
-    Campaign,
     CampaignTarget,
     check_disk,
     estimate,
@@ -49,7 +49,7 @@ def client(index: PackageIndex, tmp_path: Path) -> IndexClient:
 TARGET = CampaignTarget(hardware=HARDWARE, device="cpu", python=sys.executable)
 
 
-def plan_matrix(client: IndexClient, tmp_path: Path, text: str) -> Campaign:
+def plan_matrix(client: IndexClient, tmp_path: Path, text: str) -> CampaignPlan:
     path = tmp_path / "matrix.toml"
     path.write_text('name = "m"\nindicators = ["sort"]\nrounds = 3\n' + text)
     return plan_campaign(read_matrix(path), TARGET, client=client, max_runs=100)

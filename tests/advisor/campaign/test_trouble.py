@@ -99,7 +99,9 @@ def test_cells_are_read_from_output_without_truncated_lines() -> None:
 
 def test_results_are_stored_when_the_knowledge_base_is_available_again(directory: CampaignDirectory) -> None:
     sink, warnings = MemorySink(), []
-    coordinator = Coordinator(directory, directory.plan(), sink=sink, warn=lambda message, _: warnings.append(message))
+    coordinator = Coordinator(
+        directory, directory.plan(), sink=sink.add, warn=lambda message, _: warnings.append(message)
+    )
     stored = observation(block=f"b-{MACHINE.identity[:8]}")
     ((cell, content),) = cell_files(directory.plan(), [stored])
     directory.put(cell, content)
@@ -117,7 +119,7 @@ def test_results_are_stored_when_the_knowledge_base_is_available_again(directory
 def test_a_damaged_cell_is_renamed_and_measured_again(directory: CampaignDirectory) -> None:
     warnings: list[str] = []
     coordinator = Coordinator(
-        directory, directory.plan(), sink=MemorySink(), warn=lambda message, _: warnings.append(message)
+        directory, directory.plan(), sink=MemorySink().add, warn=lambda message, _: warnings.append(message)
     )
     cell = Cell(block=0, round=0, arm=0, machine=MACHINE.identity[:8])
     directory.put(cell, observation_file([observation()])[:-40])
@@ -139,7 +141,7 @@ def test_a_directory_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 def test_submissions_that_cannot_be_read_are_an_error(
     directory: CampaignDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coordinator = Coordinator(directory, directory.plan(), sink=MemorySink())
+    coordinator = Coordinator(directory, directory.plan(), sink=MemorySink().add)
     for function in ("scandir", "listdir"):  # Root may read every directory.
         monkeypatch.setattr(os, function, Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
 
@@ -148,7 +150,7 @@ def test_submissions_that_cannot_be_read_are_an_error(
 
 
 def test_clock_differences_are_reported(directory: CampaignDirectory) -> None:
-    coordinator = Coordinator(directory, directory.plan(), sink=MemorySink())
+    coordinator = Coordinator(directory, directory.plan(), sink=MemorySink().add)
     submission = directory.batches / "001"
     submission.mkdir()
     (submission / "submission.json").write_text('{"tasks": [0], "at": 2000000000.0, "engine": "local"}')

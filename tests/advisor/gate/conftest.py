@@ -23,16 +23,7 @@ from tests.package_index import PackageIndex
 
 
 @pytest.fixture
-def no_index_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Hide this machine's configuration of pip and uv."""
-    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
-    for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def project(no_index_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor) -> Path:
+def project(no_user_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor) -> Path:
     """A locked project; its directory is the working directory."""
     index.add("a", "1.0", ["b"], code="")
     index.add("a", "2.0", ["b"], code="")

@@ -1,4 +1,4 @@
-"""Each check is one function of a module that names the codes of its findings."""
+"""Each check is one function of a module, and a new check is one file."""
 
 from __future__ import annotations
 
@@ -6,48 +6,41 @@ import importlib
 import inspect
 import pkgutil
 import re
-from types import ModuleType
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from advisor.gate import checks, policy
 from advisor.gate.base import policy as base_policy
-from advisor.gate.check import CHANGE_CHECKS, STATE_CHECKS, unreadable
+from advisor.gate.check import unreadable
+from advisor.gate.checks import checks_of
 from advisor.gate.findings import gate_codes
+from advisor.gate.problem import find_unchecked_locks
+from tests.advisor.gate.steps import Run
 
 NAMES = [module.name for module in pkgutil.iter_modules(checks.__path__)]
 MODULES = [importlib.import_module(f"{checks.__name__}.{name}") for name in NAMES]
+_TOY = '''
+def check_names(scope):
+    """Yield a note for each locked package."""
+    yield from (scope.finding("ADV022", f"the lock has `{name}`", package=name) for name in scope.lock.packages)
 
 
-def codes_in(text: str) -> set[str]:
-    """Return the codes that a text names in quotes."""
-    return set(re.findall(r'"(ADV\d{3})"', text))
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
-def test_a_module_names_the_codes_of_its_findings(module: ModuleType) -> None:
-    source = inspect.getsource(module)
-    declaration = re.search(r"^CODES = \((.*?)\)$", source, re.MULTILINE | re.DOTALL)
-
-    assert declaration is not None
-    assert set(module.CODES) <= set(gate_codes())
-    assert set(module.CODES) == codes_in(source.replace(declaration[0], "")) - _read_by(module)
-
-
-def _read_by(module: ModuleType) -> set[str]:
-    """Return codes that a module compares with those of other findings."""
-    return {"ADV014", "ADV024"} if module.__name__.endswith("artifacts") else set()
+STATE_CHECKS = (check_names,)
+'''
 
 
 def test_each_code_belongs_to_a_check_or_to_the_policy() -> None:
-    of_checks = {code for module in MODULES for code in module.CODES}
-    others = inspect.getsource(policy) + inspect.getsource(base_policy) + inspect.getsource(unreadable)
+    parts: tuple[Any, ...] = (*MODULES, policy, base_policy, unreadable, find_unchecked_locks)
 
-    assert of_checks | codes_in(others) == set(gate_codes())
+    codes = {code for part in parts for code in re.findall(r'"(ADV\d{3})"', inspect.getsource(part))}
+
+    assert codes == set(gate_codes())
 
 
-def test_each_check_has_one_argument_and_is_called() -> None:
-    listed = {*STATE_CHECKS, *CHANGE_CHECKS}
+def test_each_check_has_one_argument_and_is_listed() -> None:
+    listed = {*checks_of("STATE_CHECKS"), *checks_of("CHANGE_CHECKS")}
     defined = {
         function
         for module in MODULES
@@ -57,3 +50,14 @@ def test_each_check_has_one_argument_and_is_called() -> None:
 
     assert {function.__name__ for function in defined - listed} == {"check_gap"}
     assert all(list(inspect.signature(check).parameters) == ["scope"] for check in listed)
+
+
+def test_a_file_is_a_check(project: Path, check: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "checks"
+    folder.mkdir()
+    (folder / "toy.py").write_text(_TOY)
+    monkeypatch.setattr(checks, "__path__", [*checks.__path__, str(folder)])
+
+    messages = {finding["message"] for finding in check()["findings"]}
+
+    assert {"the lock has `a`", "the lock has `b`"} <= messages

@@ -358,7 +358,7 @@ OTHER_PYTHON: dict[str, Callable[[Document], str]] = {
 
 @pytest.mark.parametrize("name", OTHER_PYTHON)
 def test_a_lock_that_excludes_the_interpreter_of_the_target_is_an_error_with_the_line(
-    six: Document, no_index_configuration: None, index: PackageIndex, tmp_path: Path, check: Run, name: str
+    six: Document, no_user_configuration: None, index: PackageIndex, tmp_path: Path, check: Run, name: str
 ) -> None:
     (tmp_path / "pyproject.toml").write_text(
         f'[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n[tool.uv]\nindex-url = "{index.url}"\n'
@@ -377,7 +377,7 @@ def test_a_lock_that_excludes_the_interpreter_of_the_target_is_an_error_with_the
 
 @pytest.mark.parametrize("name", OTHER_PYTHON)
 def test_a_target_without_a_patch_release_is_every_patch_release(
-    six: Document, no_index_configuration: None, index: PackageIndex, tmp_path: Path, check: Run, name: str
+    six: Document, no_user_configuration: None, index: PackageIndex, tmp_path: Path, check: Run, name: str
 ) -> None:
     (tmp_path / "pyproject.toml").write_text(
         f'[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n[tool.uv]\nindex-url = "{index.url}"\n'
@@ -419,7 +419,7 @@ def test_a_pipfile_lock_may_require_any_python_or_a_range_as_pipenv_allows(
 @pytest.mark.parametrize("name", ["uv.lock", "poetry.lock", "pdm.lock"])
 def test_only_the_tool_of_a_lock_can_make_it_admit_the_target(
     six: Document,
-    no_index_configuration: None,
+    no_user_configuration: None,
     index: PackageIndex,
     tmp_path: Path,
     advisor_here: Advisor,
@@ -446,7 +446,7 @@ def test_only_the_tool_of_a_lock_can_make_it_admit_the_target(
 
 
 def test_a_dry_run_resolves_what_writing_another_lock_resolves(
-    six: Document, no_index_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor
+    six: Document, no_user_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor
 ) -> None:
     (tmp_path / "pyproject.toml").write_text(
         f'[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n[tool.uv]\nindex-url = "{index.url}"\n'

@@ -20,10 +20,8 @@ CHROMIUM = Path("/usr/bin/chromium")
 
 
 @pytest.fixture
-def failing(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def failing(no_user_configuration: None, index: PackageIndex, tmp_path: Path) -> Path:
     """A pinned project with an error, an ignored warning and notes; two names contain markup characters."""
-    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
-    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     index.add("tensorflow-cpu", "2.15.1", code="")
     index.add("tensorflow-cpu", "2.20.0", code="")
     index.add("numpy", "2.0.2", code="")
@@ -196,7 +194,7 @@ def test_an_unmeasured_baseline_has_no_predicted_speed(
 def test_the_reports_do_not_import_the_solver() -> None:
     # The gate runs on every push and must start fast; importing the solver is slow.
     program = (
-        "import sys, advisor.api.gate_session, advisor.report.check.formats.text;"
+        "import sys, advisor.api.gate.gate_session, advisor.report.check.formats.text;"
         "print([m for m in ('ortools', 'scipy', 'numpy', 'sqlalchemy', 'jinja2') if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

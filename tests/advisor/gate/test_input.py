@@ -100,7 +100,7 @@ def test_invalid_settings_and_targets_are_refused(
 
 @pytest.mark.slow
 def test_a_lock_of_two_thousand_packages_is_checked(
-    no_index_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor, check: Run
+    no_user_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor, check: Run
 ) -> None:
     names = [f"p{number}" for number in range(2000)]
     for name in names:

@@ -150,7 +150,7 @@ def damaged(project: Path) -> int:
 
 
 def test_one_line_without_an_exact_version_in_pinned_requirements_is_named(
-    no_index_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor
+    no_user_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor
 ) -> None:
     (tmp_path / "requirements.txt").write_text(f"--index-url {index.url}\na==1.0\n\nb>=1.0  # newest\n")
 
@@ -209,7 +209,7 @@ def test_no_exception_covers_an_unreadable_lock(project: Path, damaged: int, che
 
 
 def test_unreadable_pinned_requirements_are_reported_at_their_line(
-    no_index_configuration: None, index: PackageIndex, tmp_path: Path, check: Run
+    no_user_configuration: None, index: PackageIndex, tmp_path: Path, check: Run
 ) -> None:
     (tmp_path / "requirements.txt").write_text("a==1.0\n-e cvs+https://packages.example.org/six\n")
 

@@ -85,10 +85,8 @@ def test_the_update_is_the_smallest_change_among_all_allowed_stacks(
 
 
 @pytest.fixture
-def project(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(no_user_configuration: None, index: PackageIndex, tmp_path: Path) -> Path:
     """A project with a vulnerable locked version; a newer version requires a third package."""
-    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
-    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     for version in ("1.0", "1.1", "2.0"):
         index.add("a", version, code="")
     for version in ("1.0", "1.1"):

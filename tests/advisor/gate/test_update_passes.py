@@ -27,9 +27,8 @@ LOCKS = ("pylock.toml", "Pipfile.lock", "requirements.txt", "pinned requirements
 
 
 @pytest.fixture
-def index_of_two(index: PackageIndex, monkeypatch: pytest.MonkeyPatch) -> tuple[PackageIndex, Entries]:
+def index_of_two(no_user_configuration: None, index: PackageIndex) -> tuple[PackageIndex, Entries]:
     """An index with its entries: `a`, and `b` and `d`, whose newest versions require `c`."""
-    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
     for version in ("1.0", "1.1", "2.0"):
         index.add("a", version, code="")
     for version in ("1.0", "1.1"):

@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from advisor.api.run_plan import RunMachine, plan_run
+from advisor.locks.registry import SETTINGS_FILE
 from advisor.locks.setting_value import AppliedSetting
-from advisor.locks.settings_table import SETTINGS_FILE, locked_settings, settings_text
+from advisor.locks.settings_table import locked_settings, settings_text
 from advisor.report.environment import docker_text, kubernetes_text, shell_text, slurm_text
 from knowledge.hardware.profiles import shipped_profile
 from tests.advisor.inputs import is_error

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from advisor.report.advice.settings import setting_lines
 from advisor.resolve.explanation.recommended_settings import RecommendedSetting
 from knowledge.estimate.numerical_effect import effects_of
-from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.estimate.setting_effect import MeasurementSource, SettingEffect
 from tests.advisor.factories import ratio_of
 
 EFFECT = SettingEffect(
@@ -18,7 +18,7 @@ EFFECT = SettingEffect(
     over="amp=default",
     workload="cnn-training",
     ratio=ratio_of(1.5, 1.2, 1.9),
-    sources=(SettingSource(name="measured with this program", pairs=2, first_year=0, last_year=0),),
+    sources=(MeasurementSource(name="measured with this program", pairs=2, last_year=0),),
     same_tasks=True,
     accelerator_pairs=2,
 )

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.locks.settings_table import SETTINGS_FILE, locked_settings, settings_text
+from advisor.locks.registry import SETTINGS_FILE
+from advisor.locks.settings_table import locked_settings, settings_text
 from knowledge.hardware.this_machine import installed_libraries
 from tests.advisor.inputs import is_error
 from tests.forked import run_forked

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from packaging.pylock import Pylock
 
 from advisor.locks.formats.pylock import FORMAT as PYLOCK
+from advisor.locks.registry import SETTINGS_FILE
 from advisor.locks.setting_value import settings_table
 from advisor.locks.settings_table import (
-    SETTINGS_FILE,
     locked_settings,
     read_settings,
     settings_path,

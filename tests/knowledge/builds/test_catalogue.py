@@ -16,10 +16,9 @@ from knowledge.catalogue.builds import (
     FrameworkIndex,
     Replacement,
     build_of_local_version,
-    read_builds,
     shipped_builds,
 )
-from knowledge.catalogue.entries import shipped_entries
+from knowledge.catalogue.entries import read_entries, shipped_entries
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 
@@ -108,7 +107,7 @@ def test_the_packages_of_a_family_have_indexes_for_each_of_its_default_builds() 
 def test_the_build_of_a_pytorch_file(package: str, version: str, os: str, architecture: str, build: Build) -> None:
     (family,) = (family for family in FAMILIES if family.id == "pytorch")
 
-    assert family.build_of(package, Version(version), os=os, architecture=architecture) == build
+    assert family.build_of(package, Version(version), machine(None, os, architecture)) == build
 
 
 def test_a_replacement_fits_machines_of_its_hardware_only() -> None:
@@ -157,7 +156,7 @@ def test_a_replacement_for_any_hardware_has_a_condition_unless_the_package_has_a
 )
 def test_the_error_of_a_malformed_entry_names_entry_and_field(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_builds(text, where="f")
+        read_entries(text, CatalogueEntry, where="f", noun="build")
 
 
 def test_an_identity_that_two_files_contain_is_an_error(tmp_path: Path) -> None:

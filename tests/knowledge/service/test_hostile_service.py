@@ -10,7 +10,8 @@ import pytest
 
 from knowledge.domain.errors import InputError
 from knowledge.service import client
-from knowledge.service.client import KnowledgeService, _receipt
+from knowledge.service.client import KnowledgeService, validated
+from knowledge.service.messages import DeliveryReceipt
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -51,7 +52,7 @@ def test_an_invalid_list_of_blocks_is_an_error_message(server: PackageIndex, kin
 @pytest.mark.parametrize("body", [b"[]", b'{"added":1}', b'{"added":1,"known":0,"quarantined":[{"id":1}]}', b"x"])
 def test_an_invalid_receipt_is_an_error_message(body: bytes) -> None:
     with pytest.raises(InputError, match="did not answer as a knowledge base's service"):
-        _receipt(body, "https://k.example")
+        validated(DeliveryReceipt, body, "https://k.example")
 
 
 @pytest.mark.parametrize("path", ["/blocks", "/observations?block=b1"])

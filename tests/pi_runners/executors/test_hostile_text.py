@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from advisor.campaign.directory import CampaignDirectory
 from advisor.campaign.engines import Engine
-from advisor.campaign.submission_log import batch_of
 from knowledge.domain.errors import InputError
 from pi_runners.executors.base import Batch, Executor, RefusedError, shell_command
 from pi_runners.executors.local import LocalExecutor
@@ -161,20 +160,10 @@ def test_an_option_of_slurm_stays_one_word(text: str) -> None:
 @SETTINGS
 @given(title=st.one_of(st.sampled_from(HOSTILE), st.text(max_size=60)), place=st.sampled_from(HOSTILE))
 def test_the_batch_of_every_campaign_has_a_name_that_engines_accept(title: str, place: str) -> None:
-    from types import SimpleNamespace
+    engine = Engine(executor=LocalExecutor(), command=("x",))
 
-    plan = SimpleNamespace(name=f"{title}-1234abcd-1")
-    engine = Engine(
-        name="local",
-        options={},
-        executor=LocalExecutor(),
-        command=("x",),
-        inputs=(),
-        poll_seconds=1.0,
-        cancel_on_interrupt=True,
-    )
-
-    batch = batch_of(CampaignDirectory(Path("/c") / (place or "x")), plan, engine, number="001", tasks=(0,))  # type: ignore[arg-type]
+    directory = CampaignDirectory(Path("/c") / (place or "x"))
+    batch = engine.batch(directory, f"{title}-1234abcd-1", number="001", tasks=(0,))
 
     # Rules for labels and names of Jobs: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-label-names
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", batch.name)

@@ -140,6 +140,54 @@ def test_a_large_trace_is_streamed(tmp_path: Path) -> None:
     assert peak < baseline + 20
 
 
+MEASURE_EVENTS = """
+import sys
+from pathlib import Path
+from pi_runners.frameworks.tensorflow.profile.xplane import read_xplane
+count = sum(event.duration == 1e-6 for plane in read_xplane(Path(sys.argv[1])) for event in plane.events())
+peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+print(count, int(peak.split()[1]) // 1024)
+"""
+
+
+def write_xplane(path: Path, events: int) -> None:
+    """Write an XPlane file with one plane, of one line."""
+
+    def field(number: int, content: bytes) -> bytes:
+        length = len(content)
+        return (
+            bytes([number << 3 | 2, *(length >> shift & 127 | 128 for shift in (0, 7, 14, 21)), length >> 28]) + content
+        )
+
+    event = field(4, b"\x08\x01\x10\x05\x18\x01")
+    metadata = field(4, b"\x08\x01" + field(2, field(2, b"f")))
+    # The name of a line and the metadata of a plane may come after what they describe.
+    path.write_bytes(field(1, field(3, event * events + field(2, b"python")) + field(2, b"/host:CPU") + metadata))
+
+
+def memory_of_events(path: Path) -> tuple[int, int]:
+    """Return the events and the peak memory in MB of a process that reads an XPlane file."""
+    result = subprocess.run(
+        [sys.executable, "-c", MEASURE_EVENTS, str(path)], capture_output=True, text=True, check=True
+    )
+    count, peak = map(int, result.stdout.split())
+    return count, peak
+
+
+def test_the_events_of_an_xplane_file_are_not_all_in_memory(tmp_path: Path) -> None:
+    path, small = tmp_path / "large.xplane.pb", tmp_path / "small.xplane.pb"
+    write_xplane(path, 600_000)
+    write_xplane(small, 10)
+
+    count, peak = memory_of_events(path)
+
+    assert count == 600_000
+    _, baseline = memory_of_events(small)
+    assert path.stat().st_size > 7e6
+    # Parsed as a whole, the events would take more than 70 MB. The file is mapped, so its pages count.
+    assert peak < baseline + 12
+
+
 @pytest.mark.slow
 def test_a_trace_of_300_mb_is_read_with_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"

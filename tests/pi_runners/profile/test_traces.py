@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,3 +214,16 @@ def test_without_steps_the_whole_trace_counts(tmp_path: Path) -> None:
 
     assert summary.steps == 0
     assert summary.seconds > 0
+
+
+def test_a_trace_is_read_without_the_readers_of_other_frameworks() -> None:
+    program = (
+        "import sys; from pathlib import Path; from pi_runners.profile.read import read_trace\n"
+        "read_trace(Path(sys.argv[1]))\n"
+        "print(*(m for m in sys.modules if m.startswith('google') or '.profile.trace' in m))"
+    )
+    command = [sys.executable, "-c", program, str(TRACES / "torch-cnn.json.gz")]
+
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert result.stdout.split() == ["pi_runners.frameworks.torch.profile.trace"]

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, interval_text, no_speedup_text, range_text, ratio_text, workload_text
-from advisor.report.advice.interpreters import interpreter_rows, interpreters_text, measured_lines
-from advisor.report.advice.reasons import price_text
-from advisor.report.advice.settings import combined_line, setting_lines, setting_rows
-from advisor.report.advice.sizes import package_sizes, size_rows, startup_lines, tiles
-from advisor.report.advice.summary import (
-    alike_lines,
-    current_line,
-    listed_changes,
-    listed_findings,
-    output_lines,
-    proof_line,
-    replaceable_line,
-    score_lines,
-    stated_text,
-    unknown_lines,
-    uv_sources,
-    workload_line,
-)
+from advisor.report.advice import interpreters, reasons, settings, sizes, summary
 from advisor.report.formats import Presentation
 from advisor.report.html import Interval, evidence_of, page, plot, tree
-from advisor.report.phrases import changes, changes_from_current, target_line, version_change
+from advisor.report.phrases import changes, changes_from_current, version_change
 from advisor.resolve.explanation.prices import Price
 from advisor.resolve.explanation.recommended_settings import gain_with_settings
 from advisor.resolve.explanation.stack_requirements import requirements_within
@@ -37,52 +20,28 @@ _MOST_NAMES = 2
 
 
 def render(report: AdviceResult, presentation: Presentation) -> str:
-    """Return a recommendation as a page."""
-    prices = presentation.prices()
-    advice, stack = report.advice, report.advice.optimum.stack
+    """Return a recommendation as a page; the template `advice.html` has its sections."""
+    prices, prediction, stack = presentation.prices(), report.advice.prediction, report.advice.optimum.stack
     required = requirements_within(report.request.problem, report.request.source, stack)
-    listed, groups = listed_changes(report)
-    findings, _ = listed_findings(report)
-    rows, others = setting_rows(report)
-    interpreters = report.interpreters
-    reason = "interrupted" if advice.optimum.interrupted else "--dry-run"
     return page(
         "advice.html",
         title=headline(report),
-        about=[*_about(report)],
+        report=report,
+        facts=summary.facts(report),
         gains=[*_gains(report)],
-        changes=listed,
-        change_groups=groups,
-        every_change=changes(report),
-        reasons=advice.reasons,
-        findings=findings,
-        findings_alike=[*alike_lines(advice.findings, findings), *filter(None, [replaceable_line(report)])],
-        every_finding=advice.findings,
-        settings=rows,
-        settings_together=combined_line(report.settings, report.settings_gain),
-        settings_others=others,
-        every_setting=[*setting_lines(report.setting_effects, report.settings, report.settings_gain)],
-        unknown=[*unknown_lines(report)],
-        proof=proof_line(report),
-        written=[*output_lines(report)] or [f"nothing ({reason})"],
-        uv_tables=uv_sources(report) if report.uses_uv else "",
-        size_rows=size_rows(report.sizes),
-        sizes=package_sizes(report.sizes.stack),
-        measure=report.sizes.stack.best_known,
-        treemaps={"wide": tiles(report.sizes.stack), "narrow": tiles(report.sizes.stack, is_narrow=True)},
-        startup=[*startup_lines(report.startup)],
-        stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
-        interpreters=interpreter_rows(interpreters) if interpreters else [],
-        interpreter_evidence=[*measured_lines(interpreters)] if interpreters else [],
-        score=score_lines(advice.basis, advice.prediction),
-        no_speedup=no_speedup_text(advice.prediction),
         overall=plot([*_overall(report)]),
-        evidence=plot(evidence_of(advice.prediction.changes)),
+        evidence=plot(evidence_of(prediction.changes)),
         prices=prices,
-        price_text=price_text,
-        version_change=version_change,
-        price_plot=plot([*_price_lines(prices)]),
+        price_text=reasons.price_text,
+        price_plot=plot(_price_intervals(prices)),
         tree=tree(required, {str(c.name): str(c.version) for c in stack}),
+        interpreters=interpreters,
+        settings=settings,
+        sizes=sizes,
+        summary=summary,
+        changes=changes,
+        version_change=version_change,
+        no_speedup_text=no_speedup_text,
     )
 
 
@@ -108,35 +67,19 @@ def headline(report: AdviceResult) -> str:
     return text
 
 
-def _about(report: AdviceResult) -> Iterator[tuple[str, str]]:
-    """Yield what the advice is for: target, interpreter, workload, current lock."""
-    yield "target", target_line(report.target)
-    if report.interpreters is not None:
-        yield "python", next(interpreters_text(report.interpreters))
-    if workload := workload_line(report):
-        yield "workload", workload
-    if current := current_line(report):
-        yield "current", current
-
-
 def _gains(report: AdviceResult) -> Iterator[tuple[str, str]]:
     """Yield what the advice brings, each as a short text and its explanation: speed, download, packages, proof."""
     yield _speed(report)
-    rows = size_rows(report.sizes)
+    rows = sizes.size_rows(report.sizes)
     _, packages, download, installed = rows[0]
-    baseline = next((row for row in rows if row[0] == "baseline"), None)
-    is_same = baseline is None or not changes(report)
-    yield (
-        download,
-        f"to download; {installed} installed"
-        if baseline is None or is_same
-        else f"to download instead of {baseline[2]}; installed {installed} instead of {baseline[3]}",
-    )
+    baseline = next((row for row in rows if row[0] == "baseline" and changes(report)), None)
+    text = f"to download; {installed} installed"
     age = f"{report.advice.libyears[0]:.1f} libyears behind the newest releases"
-    yield (
-        count(int(packages), "package"),
-        age if baseline is None or is_same else f"instead of {baseline[1]} of the newest stack; {age}",
-    )
+    if baseline is not None:
+        text = f"to download instead of {baseline[2]}; installed {installed} instead of {baseline[3]}"
+        age = f"instead of {baseline[1]} of the newest stack; {age}"
+    yield download, text
+    yield count(int(packages), "package"), age
     optimum = report.advice.optimum
     yield (
         "optimal" if optimum.proven else "not proven to be optimal",
@@ -163,7 +106,7 @@ def _speed(report: AdviceResult) -> tuple[str, str]:
         is_baseline = prediction.obstacle.startswith("the baseline ")
         return "runs on the target" if is_baseline else "speed not known", reason
     elif prediction.is_same:
-        stated = stated_text(report)
+        stated = summary.stated_text(report)
         return "same speed", f"these are the newest versions{f' {stated}' if stated else ', as pip would install them'}"
     elif not prediction.is_significant:
         return "no clear difference in speed", f"{ratio_text(prediction.speedup)} {interval_text(prediction)}{workload}"
@@ -173,10 +116,9 @@ def _speed(report: AdviceResult) -> tuple[str, str]:
     return f"{ratio_text(ratio)} times as fast", text
 
 
-def _price_lines(prices: Iterable[Price]) -> Iterator[Interval]:
-    for price in prices:
-        if price.prediction is not None and price.prediction.is_known:
-            yield Interval(label=f"without {price.constraint}", ratio=price.prediction.ratio)
+def _price_intervals(prices: Sequence[Price]) -> list[Interval]:
+    predictions = [(price.constraint, price.prediction) for price in prices]
+    return [Interval(label=f"without {name}", ratio=p.ratio) for name, p in predictions if p is not None and p.is_known]
 
 
 def _overall(report: AdviceResult) -> Iterator[Interval]:

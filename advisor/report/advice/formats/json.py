@@ -99,11 +99,7 @@ def _proof(optimum: Optimum) -> dict[str, Any]:
 
 
 def _package(candidate: Candidate, report: AdviceResult) -> dict[str, str]:
-    return {
-        "name": candidate.name,
-        "version": str(candidate.version),
-        "index": candidate.file.index,
-    }
+    return {"name": candidate.name, "version": str(candidate.version), "index": candidate.file.index}
 
 
 def _newest(optimum: Optimum) -> dict[str, Any]:

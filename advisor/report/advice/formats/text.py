@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, indicator_text, interval_text, range_text, ratio_text
-from advisor.report.advice.interpreters import interpreters_text, measured_lines
+from advisor.report.advice.interpreters import measured_lines
 from advisor.report.advice.settings import combined_line, setting_lines, setting_rows
 from advisor.report.advice.sizes import size_lines, startup_lines
 from advisor.report.advice.summary import (
     alike_lines,
-    current_line,
+    facts,
     listed_changes,
     listed_findings,
-    lock_line,
-    output_lines,
-    proof_line,
     replaceable_line,
     score_lines,
-    speed_lines,
-    unknown_lines,
     uv_sources,
-    workload_line,
 )
 from advisor.report.environment import settings_code
 from advisor.report.formats import Presentation
@@ -38,57 +32,41 @@ _MOST_EVIDENCE = 10
 
 def render(report: AdviceResult, presentation: Presentation) -> str:
     """Return the advice as plain text; details are what the advice rests on."""
-    details = presentation.details
+    details, sections = presentation.details, facts(report)
     blocks = [
-        _head(report),
+        _facts(sections, "target", "python", "workload", "lock", "current", "speed"),
         _changes(report),
         _findings(report),
         _settings(report),
-        _foot(report),
+        _facts(sections, "unknown", "proof"),
         *(_details(report) if details else ()),
-        _outputs(report, details=details),
+        _outputs(report, sections["wrote"], details=details),
     ]
     text = rendered(blocks, presentation.layout)
     return f"{text}\n\n{settings_code(report.setting_values)}" if presentation.show_code else text
 
 
 def summary_block(report: AdviceResult, *, name: str) -> Block:
-    """Return the advice for one of several targets: its stack, its prediction, its findings and its lock.
-
-    Args:
-        report: The advice.
-        name: Name of the target.
-    """
+    """Return the advice for one of several targets: its stack, its prediction, its findings and its lock."""
+    sections = facts(report)
     return [
         *labelled("target", [f"{name}: {target_line(report.target)}"]),
-        *labelled("lock", [lock_line(report)]),
-        *labelled("speed", speed_lines(report)),
+        *_facts(sections, "lock", "speed"),
         *_changes(report),
         *_findings(report),
-        *labelled("unknown", unknown_lines(report)),
-        *labelled("wrote", output_lines(report)),
+        *_facts(sections, "unknown"),
+        *labelled("wrote", sections["wrote"] if report.outputs else ()),
     ]
 
 
-def _head(report: AdviceResult) -> Iterator[TextRow]:
-    """Yield for what the advice is, how large the lock is, and how fast."""
-    yield from labelled("target", [target_line(report.target)])
-    if report.interpreters is not None:
-        yield from labelled("python", interpreters_text(report.interpreters))
-    yield from labelled("workload", filter(None, [workload_line(report)]))
-    yield from labelled("lock", [lock_line(report)])
-    yield from labelled("current", filter(None, [current_line(report)]))
-    yield from labelled("speed", speed_lines(report))
+def _facts(sections: Mapping[str, Sequence[str]], *labels: str) -> Iterator[TextRow]:
+    for label in labels:
+        yield from labelled(label, sections[label])
 
 
-def _changes(report: AdviceResult) -> Iterator[TextRow]:
-    """Yield the changes from the newest versions, the first of them with the label."""
+def _changes(report: AdviceResult) -> Block:
     listed, groups = listed_changes(report)
-    label = "changes"
-    for change in listed:
-        yield TextRow(label=label, cells=(change.name, change.versions, change.why))
-        label = ""
-    yield from labelled(label, groups)
+    return labelled("changes", [*listed, *groups])
 
 
 def _findings(report: AdviceResult) -> Iterator[TextRow]:
@@ -100,35 +78,22 @@ def _findings(report: AdviceResult) -> Iterator[TextRow]:
 
 
 def _finding(finding: AdviceFinding, *, source: bool = False) -> TextRow:
-    notes = filter(None, [finding.source if source else ""])
+    notes = (finding.source,) if source and finding.source else ()
     style: Style = "warning" if finding.severity == "warning" else "strong"
-    return TextRow(
-        label=finding.severity, cells=(f"{finding.message} [{finding.code}]",), notes=tuple(notes), style=style
-    )
+    return TextRow(label=finding.severity, cells=(f"{finding.message} [{finding.code}]",), notes=notes, style=style)
 
 
-def _settings(report: AdviceResult) -> Iterator[TextRow]:
-    rows, others = setting_rows(report)
-    label = "settings"
-    for row in rows:
-        yield TextRow(label=label, cells=(row.verdict, row.setting, row.effect), notes=row.notes)
-        label = ""
-    yield from labelled("", filter(None, [combined_line(report.settings, report.settings_gain)]))
-    if others:
-        what = "more settings" if rows else "settings"
-        yield TextRow(label=label, cells=("open", f"{others} {what}", "no clear gain; `--details` lists them"))
+def _settings(report: AdviceResult) -> Block:
+    listed, others = setting_rows(report)
+    rows = [TextRow(cells=(row.verdict, row.setting, row.effect), notes=row.notes) for row in listed]
+    together = combined_line(report.settings, report.settings_gain)
+    number = f"{others} {'more settings' if listed else 'settings'}"
+    hidden = [("open", number, "no clear gain; `--details` lists them")] if others else []
+    return labelled("settings", [*rows, *filter(None, [together]), *hidden])
 
 
-def _foot(report: AdviceResult) -> Iterator[TextRow]:
-    yield from labelled("unknown", unknown_lines(report))
-    yield from labelled("proof", [proof_line(report)])
-
-
-def _outputs(report: AdviceResult, *, details: bool) -> Iterator[TextRow]:
-    """Yield what was written, and where to read more."""
-    reason = "interrupted" if report.advice.optimum.interrupted else "--dry-run"
-    written = [*output_lines(report)]
-    yield from labelled("wrote", written or [f"nothing ({reason})"], "good" if written else "strong")
+def _outputs(report: AdviceResult, written: Sequence[str], *, details: bool) -> Iterator[TextRow]:
+    yield from labelled("wrote", written, "good" if report.outputs else "strong")
     if report.uses_uv and (tables := uv_sources(report)):
         yield from labelled("for uv", ["add these tables to `pyproject.toml`:", *filter(None, tables.splitlines())])
     if not details:
@@ -139,7 +104,6 @@ def _outputs(report: AdviceResult, *, details: bool) -> Iterator[TextRow]:
 
 
 def _details(report: AdviceResult) -> Iterator[Block]:
-    """Yield what the advice rests on."""
     advice, target = report.advice, report.target
     basis = "" if report.has_upload_times else ", by release counts: the index gives no upload times"
     stack, baseline = advice.libyears
@@ -155,13 +119,8 @@ def _details(report: AdviceResult) -> Iterator[Block]:
         *labelled("range", filter(None, [range_text(advice.prediction)])),
         *labelled("search", [search]),
     ]
-    yield [
-        TextRow(
-            label="" if number else "packages",
-            cells=(name, version_change(before, after), advice.reasons.get(name, "no longer required")),
-        )
-        for number, (name, before, after) in enumerate(changes(report))
-    ]
+    why = {name: advice.reasons.get(name, "no longer required") for name, _, _ in changes(report)}
+    yield labelled("packages", [(name, version_change(old, new), why[name]) for name, old, new in changes(report)])
     yield labelled("settings", setting_lines(report.setting_effects, report.settings, report.settings_gain))
     for change in advice.prediction.changes:
         yield labelled("evidence", evidence_lines(change))

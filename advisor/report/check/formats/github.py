@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.gate.check import GateResult
-from advisor.gate.findings import Finding, gate_codes
-from advisor.report.check.summary import count_findings, target_names
+from advisor.gate.findings import gate_codes
+from advisor.report.check.summary import count_findings, message_with_targets
 from advisor.report.formats import Presentation
 
 SUFFIX = ""
@@ -23,23 +23,15 @@ def render(result: GateResult, _: Presentation) -> str:
 
 def _lines(result: GateResult) -> Iterator[str]:
     for finding in result.findings:
-        yield _command(finding, target_names(finding, result))
+        place, source = finding.place, f" ({finding.source})" if finding.source else ""
+        properties = {"file": place.path, "line": str(place.line or 1)} if place.path else {}
+        properties["title"] = f"{finding.code} {gate_codes()[finding.code].name}"
+        texts = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
+        yield f"::{_COMMANDS[finding.level]} {texts}::{_text(f'{message_with_targets(finding, result)}{source}')}"
     for name, error in result.failures:
         title = f"advisor{f', target {name}' if name else ''}: not complete"
         yield f"::error title={_property(title)}::{_text(f'{error.message}. {error.hint}')}"
     yield f"advisor: {count_findings(result)}"
-
-
-def _command(finding: Finding, only: str) -> str:
-    title = f"{finding.code} {gate_codes()[finding.code].name}"
-    properties = {"title": title}
-    if finding.place.path:
-        properties = {"file": finding.place.path, "line": str(finding.place.line or 1), "title": title}
-    spelled = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    message = (
-        f"{finding.message}{f' (target {only})' if only else ''}{f' ({finding.source})' if finding.source else ''}"
-    )
-    return f"::{_COMMANDS[finding.level]} {spelled}::{_text(message)}"
 
 
 def _text(text: str) -> str:

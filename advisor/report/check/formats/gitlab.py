@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 from advisor.gate.check import GateResult
-from advisor.gate.findings import Finding, unique_fingerprints
-from advisor.report.check.summary import target_names
+from advisor.gate.findings import unique_fingerprints
+from advisor.report.check.summary import message_with_targets
 from advisor.report.formats import Presentation
 
 SUFFIX = ""
@@ -20,19 +20,12 @@ def render(result: GateResult, _: Presentation) -> str:
     """Return the findings as a list of issues; a finding without a place points to the policy's file."""
     document = [
         {
-            "description": _described(finding, target_names(finding, result)),
+            "description": message_with_targets(finding, result),
             "check_name": finding.code,
             "fingerprint": fingerprint,
             "severity": _SEVERITIES[finding.level],
-            "location": {
-                "path": finding.place.path or result.policy.path,
-                "lines": {"begin": finding.place.line or 1},
-            },
+            "location": {"path": finding.place.path or result.policy.path, "lines": {"begin": finding.place.line or 1}},
         }
         for finding, fingerprint in zip(result.findings, unique_fingerprints(result.findings), strict=True)
     ]
     return json.dumps(document, indent=2)
-
-
-def _described(finding: Finding, only: str) -> str:
-    return f"{finding.message} (target {only})" if only else finding.message

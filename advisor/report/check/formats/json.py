@@ -8,6 +8,7 @@ from typing import Any
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.findings import Finding, gate_codes, unique_fingerprints
 from advisor.gate.setting_changes import SettingChange
+from advisor.report.check.summary import change_document
 from advisor.report.formats import Presentation
 from advisor.report.phrases import prediction_document, rounded_record
 from knowledge.estimate.interface import Effect, Prediction
@@ -73,18 +74,10 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
         if comparison is None
         else {
             "name": comparison.base,
-            "changes": [
-                {
-                    "package": change.package,
-                    "kind": change.kind,
-                    "before": str(change.before) if change.before else None,
-                    "after": str(change.after) if change.after else None,
-                }
-                for change in comparison.changes
-            ],
+            "changes": list(map(change_document, comparison.changes)),
             "prediction": _prediction(comparison.prediction),
             "not_predicted": comparison.not_predicted or None,
-            "effects": [_effect(effect) for effect in comparison.effects],
+            "effects": [{"indicator": effect.subject, **_effect(effect)} for effect in comparison.effects],
             "settings": [_setting(change) for change in comparison.settings],
         },
         "recommended": None
@@ -108,7 +101,7 @@ def _setting(change: SettingChange) -> dict[str, Any]:
         "frameworks": list(change.backends),
         "path": change.place.path,
         "line": change.place.line or None,
-        "effects": [{"package": e.package, "speedup": e.speedup, "low": e.low, "high": e.high} for e in change.effects],
+        "effects": list(map(_effect, change.effects)),
     }
 
 
@@ -119,10 +112,4 @@ def _prediction(prediction: Prediction | None) -> dict[str, Any] | None:
 
 
 def _effect(effect: Effect) -> dict[str, Any]:
-    return {
-        "indicator": effect.subject,
-        "package": effect.package,
-        "speedup": effect.speedup,
-        "low": effect.low,
-        "high": effect.high,
-    }
+    return {"package": effect.package, "speedup": effect.speedup, "low": effect.low, "high": effect.high}

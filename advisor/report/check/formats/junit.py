@@ -34,28 +34,21 @@ def _suite(target_result: TargetResult, result: GateResult) -> ElementTree.Eleme
     suite = ElementTree.Element("testsuite", name=name)
     failed = 0
     for code, about in gate_codes().items():
-        findings = [
-            f for f in result.findings if f.code == code and (not f.targets or target_result.case.name in f.targets)
-        ]
         case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name=f"{code} {about.name}")
-        failing = [f for f in findings if f.fails]
-        failed += bool(failing)
-        for finding in failing[:1]:
-            failure = ElementTree.SubElement(case, "failure", message=_legal(finding.message), type=code)
+        of_target = [f for f in result.findings if not f.targets or target_result.case.name in f.targets]
+        failing, others = ([f for f in of_target if f.code == code and f.fails is fails] for fails in (True, False))
+        if failing:
+            failed += 1
+            failure = ElementTree.SubElement(case, "failure", message=_legal(failing[0].message), type=code)
             failure.text = "\n".join(map(_line, failing))
-        if others := [f for f in findings if not f.fails]:
+        if others:
             ElementTree.SubElement(case, "system-out").text = "\n".join(map(_line, others))
-    errors = 0
-    if target_result.failure is not None:
+    if (error := target_result.failure) is not None:
         case = ElementTree.SubElement(suite, "testcase", classname=f"advisor.{name}", name="check")
-        message = _legal(target_result.failure.message)
-        ElementTree.SubElement(
-            case, "error", message=message, type=target_result.failure.code
-        ).text = target_result.failure.hint
-        errors = 1
+        ElementTree.SubElement(case, "error", message=_legal(error.message), type=error.code).text = error.hint
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(failed))
-    suite.set("errors", str(errors))
+    suite.set("errors", str(int(error is not None)))
     return suite
 
 

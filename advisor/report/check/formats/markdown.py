@@ -14,11 +14,11 @@ from advisor.report.check.summary import (
     describe_prediction,
     describe_setting,
     listed_effects,
-    target_names,
+    message_with_targets,
 )
 from advisor.report.formats import Presentation
 from advisor.report.phrases import target_line
-from advisor.report.tables import table_lines
+from advisor.report.tables import folded, table_lines
 from knowledge.estimate.interface import Effect
 
 SUFFIX = ".md"
@@ -27,63 +27,45 @@ _MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 def render(result: GateResult, _: Presentation) -> str:
     """Return the report as Markdown, for GitHub's and GitLab's dialects."""
-    return "\n".join(_lines(result)) + "\n"
+    lines = [*_lines(result)]
+    # The last table of a report ends without an empty line.
+    return "\n".join(lines[:-1] if result.ignored else lines) + "\n"
 
 
 def _lines(result: GateResult) -> Iterator[str]:
     mark = {"passed": "✅", "failed": "❌"}.get(result.state, "⚠️")
-    yield f"## {mark} Dependency stack: {result.state}"
-    yield ""
-    yield f"{count_findings(result)}."
-    yield ""
+    yield from (f"## {mark} Dependency stack: {result.state}", "", f"{count_findings(result)}.", "")
     for name, error in result.failures:
-        yield f"**Not complete{f' for {name}' if name else ''}:** {error.message}. {error.hint}"
-        yield ""
+        yield from (f"**Not complete{f' for {name}' if name else ''}:** {error.message}. {error.hint}", "")
     if result.findings:
-        rows = [_finding_row(finding, result) for finding in result.findings]
-        yield from table_lines(("", "finding", "place", "message"), rows)
+        yield from table_lines(("", "finding", "place", "message"), [_cells(f, result) for f in result.findings])
         yield ""
     for target_result in result.targets:
         yield from _target(target_result)
-    if result.ignored:
-        yield "<details><summary>Ignored findings</summary>"
-        yield ""
-        rows = [(f.code, f.message, i.reason, str(i.expires or "")) for f, i in result.ignored]
-        yield from table_lines(("finding", "message", "reason", "until"), rows)
-        yield ""
-        yield "</details>"
+    rows = [(f.code, f.message, i.reason, str(i.expires or "")) for f, i in result.ignored]
+    yield from folded("Ignored findings", ("finding", "message", "reason", "until"), rows)
 
 
-def _finding_row(finding: Finding, result: GateResult) -> tuple[str, ...]:
-    only = f" (target {targets})" if (targets := target_names(finding, result)) else ""
+def _cells(finding: Finding, result: GateResult) -> tuple[str, ...]:
     source = f" ([source]({finding.source}))" if finding.source.startswith("https://") else ""
     name = f"{finding.code} {gate_codes()[finding.code].name}"
     place = f"`{finding.place}`" if finding.place.path else ""
-    return _MARKS[finding.level], name, place, f"{finding.message}{only}{source}"
+    return _MARKS[finding.level], name, place, f"{message_with_targets(finding, result)}{source}"
 
 
 def _target(target_result: TargetResult) -> Iterator[str]:
-    case = target_result.case
+    case, comparison = target_result.case, target_result.comparison
     title = f"{case.name}: " if case.name else ""
-    yield f"### {title}{target_line(case.head.problem.target)}"
-    yield ""
+    yield from (f"### {title}{target_line(case.head.problem.target)}", "")
     if target_result.recommended is not None:
-        yield f"Compared with the recommended stack: {describe_gap(target_result)}."
-        yield ""
-    comparison = target_result.comparison
+        yield from (f"Compared with the recommended stack: {describe_gap(target_result)}.", "")
     if comparison is None:
         return
     yield f"Compared with {comparison.base}: {describe_changes(comparison.changes)}."
     yield f"Predicted effect: {describe_prediction(comparison.prediction, comparison.not_predicted)}."
     yield ""
-    if comparison.changes:
-        yield "<details><summary>Packages</summary>"
-        yield ""
-        rows = [(c.package, str(c.before or ""), str(c.after or ""), c.kind) for c in comparison.changes]
-        yield from table_lines(("package", "before", "after", ""), rows)
-        yield ""
-        yield "</details>"
-        yield ""
+    rows = [(c.package, str(c.before or ""), str(c.after or ""), c.kind) for c in comparison.changes]
+    yield from folded("Packages", ("package", "before", "after", ""), rows)
     if comparison.settings:
         reason = comparison.not_predicted
         settings = [(f"`{change.place}`", describe_setting(change, reason)) for change in comparison.settings]
@@ -94,11 +76,5 @@ def _target(target_result: TargetResult) -> Iterator[str]:
 
 def effect_lines(effects: Sequence[Effect]) -> Iterator[str]:
     """Yield a collapsible table of predicted effects; nothing if there are none."""
-    if effects:
-        yield "<details><summary>Predicted effect at each indicator</summary>"
-        yield ""
-        rows = [(e.subject, f"{ratio_text(e.speedup, 'exact')}x", ends_text(e, "exact")) for e in effects]
-        yield from table_lines(("indicator", "speed", "95 % interval"), rows)
-        yield ""
-        yield "</details>"
-        yield ""
+    rows = [(e.subject, f"{ratio_text(e.speedup, 'exact')}x", ends_text(e, "exact")) for e in effects]
+    yield from folded("Predicted effect at each indicator", ("indicator", "speed", "95 % interval"), rows)

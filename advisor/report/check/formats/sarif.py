@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from advisor.gate.check import GateResult
 from advisor.gate.findings import Code, Finding, gate_codes, unique_fingerprints
-from advisor.report.check.summary import target_names
+from advisor.report.check.summary import message_with_targets
 from advisor.report.formats import Presentation
 from knowledge.domain.errors import AdvisorError
 
@@ -70,12 +70,11 @@ def _rule(code: Code) -> dict[str, Any]:
 
 
 def _result(finding: Finding, gate_result: GateResult) -> dict[str, Any]:
-    only = f" (target {targets})" if (targets := target_names(finding, gate_result)) else ""
     source = f" ({finding.source})" if finding.source else ""
     entry: dict[str, Any] = {
         "ruleId": finding.code,
         "level": finding.level,
-        "message": {"text": f"{finding.message}{only}{source}"},
+        "message": {"text": f"{message_with_targets(finding, gate_result)}{source}"},
     }
     if finding.place.path:
         location: dict[str, Any] = {

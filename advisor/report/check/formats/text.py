@@ -44,16 +44,14 @@ def _blocks(result: GateResult, *, details: bool) -> Iterator[Block]:
     for target_result in result.targets:
         yield _target(target_result, details=details)
     yield [
-        TextRow(
-            label="ignored", cells=(f"{finding.message} [{finding.code}]",), notes=(_reason(ignore),), style="quiet"
-        )
-        for finding, ignore in result.ignored
+        TextRow(label="ignored", cells=(f"{f.message} [{f.code}]",), notes=(_reason(ignore),), style="quiet")
+        for f, ignore in result.ignored
     ]
     yield _state(result)
 
 
 def _reason(ignore: Ignore) -> str:
-    return f"{ignore.reason}{f', until {ignore.expires}' if ignore.expires else ''}"
+    return f"{ignore.reason}, until {ignore.expires}" if ignore.expires else ignore.reason
 
 
 def _state(result: GateResult) -> Iterator[TextRow]:
@@ -79,7 +77,6 @@ def _update(failing: Sequence[Finding], result: GateResult) -> str:
 
 
 def _locks_of(finding: Finding, result: GateResult) -> list[Lock]:
-    """Return the locks of the targets that a finding applies to."""
     return [target.case.head.lock for target in result.targets if target.case.name in finding.targets]
 
 
@@ -109,7 +106,6 @@ def _finding(same: Sequence[Finding], result: GateResult, *, details: bool) -> T
 
 
 def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
-    """Yield what was checked for a target, and what the comparisons say."""
     case = target_result.case
     lock = case.head.lock
     name = f"{case.name}, " if case.name else ""
@@ -122,31 +118,23 @@ def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
 
 
 def _comparison(comparison: LockComparison, *, most: int) -> Iterator[TextRow]:
-    """Yield the changes from the base, their effect on speed, and the changed settings."""
     yield TextRow(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
-    changes = [(c.package, str(c.before or "-"), str(c.after or "-")) for c in comparison.changes]
+    changes = [change.texts for change in comparison.changes]
     others = [c for c in changes if c[0] not in comparison.listed]
     groups = change_groups(others) if most and len(others) > _MOST_ALIKE else ()
     listed = [c for c in changes if not groups or c not in others]
-    yield from _first([TextRow(cells=(name, version_change(before, after))) for name, before, after in listed], most)
-    yield from (TextRow(cells=(group,)) for group in groups)
+    yield from _first("", [(name, version_change(before, after)) for name, before, after in listed], most)
+    yield from labelled("", groups)
     yield TextRow(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))
     effects = listed_effects(comparison.prediction, comparison.effects)
-    yield from _first(
-        [TextRow(cells=(ratio_text(e.speedup), interval_text(e), indicator_text(e.subject))) for e in effects], most
-    )
-    settings = [
-        TextRow(
-            label="" if number else "settings",
-            cells=(str(setting.place), describe_setting(setting, comparison.not_predicted)),
-        )
-        for number, setting in enumerate(comparison.settings)
-    ]
-    yield from _first(settings, most)
+    cells = [(ratio_text(e.speedup), interval_text(e), indicator_text(e.subject)) for e in effects]
+    yield from _first("", cells, most)
+    settings = [(str(s.place), describe_setting(s, comparison.not_predicted)) for s in comparison.settings]
+    yield from _first("settings", settings, most)
 
 
-def _first(rows: Sequence[TextRow], most: int) -> Iterator[TextRow]:
-    """Yield the first rows, and how many there are more; all of them if ``most`` is 0."""
-    yield from rows[: most or None]
-    if most and len(rows) > most:
-        yield TextRow(cells=(f"and {len(rows) - most} more: `--details` lists them",))
+def _first(label: str, rows: Sequence[tuple[str, ...]], most: int) -> Block:
+    """Return the first rows, and how many there are more; all of them if ``most`` is 0."""
+    hidden = len(rows) - most if most else 0
+    more = [f"and {hidden} more: `--details` lists them"] if hidden > 0 else []
+    return labelled(label, [*rows[: most or None], *more])

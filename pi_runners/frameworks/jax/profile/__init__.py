@@ -1,1 +1,1 @@
-"""Profiles of JAX; its profiler is that of TensorFlow, whose folder reads the traces."""
+"""Profiles of JAX."""

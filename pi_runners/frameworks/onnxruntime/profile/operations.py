@@ -9,6 +9,7 @@ from typing import Any
 
 from pi_runners.profile import operations
 from pi_runners.profile.events import shape_of
+from pi_runners.profile.operations import rows_of
 from pi_runners.profile.timeline import Claim
 
 Shape = tuple[int, ...]
@@ -27,30 +28,14 @@ _KINDS = {"Add": "add", "Mul": "multiply", "Tanh": "tanh"}
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(operations.TracedOperation):
     """One run of an operator.
 
     Attributes:
-        operator: Name of the operator.
-        inputs: Shapes of the inputs.
-        outputs: Shapes of the outputs.
-        dtype: Element type of the first output or input with a floating-point type, or empty.
         provider: Execution provider.
     """
 
-    operator: str
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
-    dtype: str
-    provider: str
-
-    def input(self, number: int) -> Shape:
-        """Return the shape of an input; empty if there is none."""
-        return self.inputs[number] if number < len(self.inputs) else ()
-
-    def output(self) -> Shape:
-        """Return the shape of the first output; empty if there is none."""
-        return self.outputs[0] if self.outputs else ()
+    provider: str = ""
 
 
 def node_of(arguments: dict[str, Any]) -> Node:
@@ -59,7 +44,7 @@ def node_of(arguments: dict[str, Any]) -> Node:
     outputs, output_types = _shapes(arguments.get("output_type_shape"))
     types = [operations.DTYPES[name] for name in (*output_types, *input_types) if name in operations.DTYPES]
     return Node(
-        operator=str(arguments.get("op_name", "")),
+        name=str(arguments.get("op_name", "")),
         inputs=inputs,
         outputs=outputs,
         dtype=types[0] if types else "",
@@ -77,30 +62,26 @@ def _shapes(value: Any) -> tuple[tuple[Shape, ...], tuple[str, ...]]:
 
 def layer_of(node: Node) -> str:
     """Return the layer of a run."""
-    if node.operator in _COPIES:
+    if node.name in _COPIES:
         return "memory copies"
     # As in the other frameworks, although the provider of the processor has convolutions in its BLAS (MLAS).
-    if node.provider.startswith(_LIBRARY_PROVIDERS) or "Conv" in node.operator:
+    if node.provider.startswith(_LIBRARY_PROVIDERS) or "Conv" in node.name:
         return "DNN library"
-    return "BLAS" if node.operator in _BLAS else "framework"
+    return "BLAS" if node.name in _BLAS else "framework"
 
 
 def claim_of(node: Node) -> Claim | None:
     """Return the indicator that stands for a run, or ``None``."""
-    if node.operator in _CLAIMS:
-        return _CLAIMS[node.operator](node)
-    if node.operator in _KINDS:
-        is_like = node.operator == "Tanh" or node.input(0) == node.input(1)
-        shape = node.output() if is_like else ()
-        return operations.rows("elementwise", shape, kind=_KINDS[node.operator], dtype=node.dtype)
-    return Claim("elementwise", (), node.dtype, "forward") if node.operator in _ELEMENTWISE else None
+    if node.name in _ELEMENTWISE:
+        return Claim("elementwise", (), node.dtype, "forward")
+    return operations.claim_of(node, _CLAIMS, _KINDS)
 
 
 def _convolution(node: Node) -> Claim:
     images, filters, result = node.input(0), node.input(1), node.output()
     axes = len(images) - 2
     if axes < 1 or len(filters) != axes + 2 or len(result) != axes + 2:
-        return Claim("conv2d", (), node.dtype, "forward")
+        return operations.claim("conv2d")
     # The trace holds no attributes: stride and padding follow from the lengths.
     strides, pads = [], []
     for length, kernel, out in zip(images[2:], filters[2:], result[2:], strict=True):
@@ -108,7 +89,7 @@ def _convolution(node: Node) -> Claim:
         strides.append(stride)
         pads.append(pad)
     groups = images[1] // filters[1] if filters[1] and images[1] % filters[1] == 0 else 1
-    return operations.convolution(images, filters, stride=strides, padding=pads, groups=groups, dtype=node.dtype)
+    return operations.convolution(images, filters, stride=strides, padding=pads, groups=groups)
 
 
 def _stride(length: int, kernel: int, out: int) -> tuple[int, int]:
@@ -125,13 +106,13 @@ def _stride(length: int, kernel: int, out: int) -> tuple[int, int]:
 def _product(node: Node) -> Claim:
     a, result = node.input(0), node.output()
     if len(a) < 2 or len(result) < 2:
-        return Claim("matmul", (), node.dtype, "forward")
+        return operations.claim("matmul")
     # A constant second factor is packed before, and is not among the inputs.
     b = node.input(1)
     if len(a) > 2 and len(b) > 2:
-        return operations.matmul(result[-2], result[-1], a[-1], batch=math.prod(result[:-2]), dtype=node.dtype)
+        return operations.matmul(result[-2], result[-1], a[-1], batch=math.prod(result[:-2]))
     rows = math.prod(result[:-1])
-    return operations.matmul(rows, result[-1], math.prod(a) // rows if rows else 0, dtype=node.dtype)
+    return operations.matmul(rows, result[-1], math.prod(a) // rows if rows else 0)
 
 
 def _recurrent(cell: str) -> Callable[[Node], Claim]:
@@ -139,18 +120,10 @@ def _recurrent(cell: str) -> Callable[[Node], Claim]:
     def claim(node: Node) -> Claim:
         result = node.output()
         if len(result) != 4 or result[1] != 1:
-            return Claim("recurrent", (), node.dtype, "forward")
-        return operations.recurrent(cell, node.input(0), result[3], dtype=node.dtype)
+            return operations.claim("recurrent")
+        return operations.recurrent(cell, node.input(0), result[3])
 
     return claim
-
-
-def _rows(indicator: str, kind: str = "") -> Callable[[Node], Claim]:
-    return lambda node: operations.rows(indicator, node.input(0), kind=kind, dtype=node.dtype)
-
-
-def _embedding(node: Node) -> Claim:
-    return operations.embedding(node.input(0), node.input(1), dtype=node.dtype)
 
 
 _CLAIMS: dict[str, Callable[[Node], Claim]] = {
@@ -164,18 +137,18 @@ _CLAIMS: dict[str, Callable[[Node], Claim]] = {
     "LSTM": _recurrent("lstm"),
     "GRU": _recurrent("gru"),
     "RNN": _recurrent("vanilla"),
-    "Softmax": _rows("softmax"),
-    "LogSoftmax": _rows("softmax"),
-    "LayerNormalization": _rows("normalisation", "layer"),
-    "SkipLayerNormalization": _rows("normalisation", "layer"),
-    "SimplifiedLayerNormalization": _rows("normalisation", "layer"),
-    "BatchNormalization": lambda node: operations.batch_normalisation(node.input(0), dtype=node.dtype),
-    "Attention": lambda node: Claim("attention", (), node.dtype, "forward"),
-    "MultiHeadAttention": lambda node: Claim("attention", (), node.dtype, "forward"),
-    "GroupQueryAttention": lambda node: Claim("attention", (), node.dtype, "forward"),
-    "Gather": _embedding,
-    "ReduceSum": _rows("reduction", "sum"),
-    "ReduceMean": _rows("reduction", "sum"),
-    "ReduceMax": _rows("reduction", "max"),
-    "TopK": _rows("sort"),
+    "Softmax": rows_of("softmax"),
+    "LogSoftmax": rows_of("softmax"),
+    "LayerNormalization": rows_of("normalisation", "layer"),
+    "SkipLayerNormalization": rows_of("normalisation", "layer"),
+    "SimplifiedLayerNormalization": rows_of("normalisation", "layer"),
+    "BatchNormalization": lambda node: operations.batch_normalisation(node.input(0)),
+    "Attention": lambda node: operations.claim("attention"),
+    "MultiHeadAttention": lambda node: operations.claim("attention"),
+    "GroupQueryAttention": lambda node: operations.claim("attention"),
+    "Gather": operations.embedding_of,
+    "ReduceSum": rows_of("reduction", "sum"),
+    "ReduceMean": rows_of("reduction", "sum"),
+    "ReduceMax": rows_of("reduction", "max"),
+    "TopK": rows_of("sort"),
 }

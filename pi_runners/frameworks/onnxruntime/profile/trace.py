@@ -15,8 +15,6 @@ from pi_runners.profile.read import TraceReader
 from pi_runners.profile.summary import TraceSummary
 from pi_runners.profile.timeline import Kind, Level, Timeline
 
-_CATEGORIES = frozenset({"Node", "Session"})
-"""Categories of events by which a profile of ONNX Runtime is recognised."""
 _SUFFIX = "_kernel_time"
 _WARM_UP = 2
 
@@ -56,7 +54,7 @@ def _read(events: Iterable[dict[str, Any]], *, warm_up: int = _WARM_UP) -> Trace
                 node = node_of(arguments)
                 if node.provider.startswith(("CUDA", "Tensorrt")):
                     device = "cuda"
-                title = f"{node.operator} ({name.removesuffix(_SUFFIX)})"[:300]
+                title = f"{node.name} ({name.removesuffix(_SUFFIX)})"[:300]
                 kinds[key] = Kind(title, layer_of(node), claim_of(node))
             timeline.add(kinds[key], thread, start, duration)
     if not runs:
@@ -83,10 +81,6 @@ def _read(events: Iterable[dict[str, Any]], *, warm_up: int = _WARM_UP) -> Trace
 
 class OnnxruntimeReader(TraceReader):
     """Profiles of ONNX Runtime, which mark their runs."""
-
-    def recognises(self, event: dict[str, Any]) -> bool:
-        """Return whether an event has a category of ONNX Runtime."""
-        return str(event.get("cat")) in _CATEGORIES
 
     def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
         """Return the content of a profile, which marks its steps."""

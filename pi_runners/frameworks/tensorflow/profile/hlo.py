@@ -6,7 +6,8 @@ The messages: https://github.com/openxla/xla/blob/main/xla/service/hlo.proto and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from knowledge.domain.workload import Direction
@@ -69,7 +70,8 @@ class Module:
         inner = max(inside, key=_weight)
         arithmetic = [i for i in inside if i.opcode not in _COPIES and i.opcode not in _HEAVY]
         if inner.opcode not in _HEAVY and len(arithmetic) > 1:
-            return Kind(name, "framework", operations.rows("elementwise", inner.shape, kind="chain", dtype=inner.dtype))
+            chain = operations.rows("elementwise", inner.shape, "chain")
+            return Kind(name, "framework", replace(chain, dtype=inner.dtype))
         return Kind(name, _layer(inner), self._claim(inner))
 
     def _inside(self, outer: _Instruction, depth: int) -> Iterator[_Instruction]:
@@ -81,26 +83,30 @@ class Module:
 
     def _claim(self, instruction: _Instruction) -> Claim | None:
         inputs = [self._instructions[n] for n in instruction.message.operands if n in self._instructions]
-        shapes = [i.shape for i in inputs]
+        claim = _claim(instruction, [i.shape for i in inputs])
         dtype = next((i.dtype for i in (instruction, *inputs) if i.dtype), "")
-        opcode, direction = instruction.opcode, instruction.direction
-        if opcode == "dot" and len(shapes) == 2:
-            return _dot(shapes[0], shapes[1], instruction.message.dot, dtype)
-        if opcode == "convolution" and len(shapes) == 2:
-            return _convolution(instruction, shapes[0], shapes[1], dtype)
-        if opcode == "custom-call":
-            return _custom_call(instruction, dtype)
-        if opcode in ("reduce", "sort", "fft"):
-            indicator = {"reduce": "reduction"}.get(opcode, opcode)
-            kind = "sum" if opcode == "reduce" else ""
-            return operations.rows(indicator, shapes[0] if shapes else (), kind=kind, dtype=dtype)
-        if opcode in ("gather", "scatter"):
-            return Claim("embedding", (), dtype, direction)
-        if opcode in _KINDS:
-            return operations.rows("elementwise", instruction.shape, kind=_KINDS[opcode], dtype=dtype)
-        if opcode in _COPIES or opcode in _FREE or opcode.startswith((*_COMMUNICATION, "while", "conditional")):
-            return None
-        return Claim("elementwise", (), dtype, direction)
+        return claim and replace(claim, dtype=dtype)
+
+
+def _claim(instruction: _Instruction, shapes: Sequence[tuple[int, ...]]) -> Claim | None:
+    """Return the claim of an instruction from the shapes of its operands, without its element type."""
+    opcode, direction = instruction.opcode, instruction.direction
+    if opcode == "dot" and len(shapes) == 2:
+        return _dot(shapes[0], shapes[1], instruction.message.dot)
+    if opcode == "convolution" and len(shapes) == 2:
+        return _convolution(instruction, shapes[0], shapes[1])
+    if opcode == "custom-call":
+        return _custom_call(instruction)
+    if opcode in ("reduce", "sort", "fft"):
+        indicator, kind = ("reduction", "sum") if opcode == "reduce" else (opcode, "")
+        return operations.rows(indicator, shapes[0] if shapes else (), kind)
+    if opcode in ("gather", "scatter"):
+        return operations.claim("embedding", direction=direction)
+    if opcode in _KINDS:
+        return operations.rows("elementwise", instruction.shape, _KINDS[opcode])
+    if opcode in _COPIES or opcode in _FREE or opcode.startswith((*_COMMUNICATION, "while", "conditional")):
+        return None
+    return operations.claim("elementwise", direction=direction)
 
 
 def _weight(instruction: _Instruction) -> tuple[int, int]:
@@ -127,28 +133,30 @@ def _layer(instruction: _Instruction) -> str:
     return "memory copies" if opcode in _COPIES else "framework"
 
 
-def _custom_call(instruction: _Instruction, dtype: str) -> Claim | None:
+_LIBRARY_CALLS = {
+    "conv": "conv2d",
+    "gemm": "matmul",
+    "matmul": "matmul",
+    "fmha": "attention",
+    "softmax": "softmax",
+    "norm": "normalisation",
+    "topk": "sort",
+    "rnn": "recurrent",
+}
+"""Indicators by words in the names of called functions; the first word counts."""
+
+
+def _custom_call(instruction: _Instruction) -> Claim | None:
     target = instruction.target.lower()
-    for word, indicator in (
-        ("conv", "conv2d"),
-        ("gemm", "matmul"),
-        ("matmul", "matmul"),
-        ("fmha", "attention"),
-        ("softmax", "softmax"),
-        ("norm", "normalisation"),
-        ("topk", "sort"),
-        ("rnn", "recurrent"),
-    ):
-        if word in target:
-            return Claim(indicator, (), dtype, instruction.direction)
-    return None
+    indicators = (indicator for word, indicator in _LIBRARY_CALLS.items() if word in target)
+    return next((operations.claim(indicator, direction=instruction.direction) for indicator in indicators), None)
 
 
-def _dot(a: tuple[int, ...], b: tuple[int, ...], numbers: Any, dtype: str) -> Claim:
+def _dot(a: tuple[int, ...], b: tuple[int, ...], numbers: Any) -> Claim:
     contracted_a, contracted_b = numbers.contracted_left, numbers.contracted_right
     batches_a, batches_b = numbers.batches_left, numbers.batches_right
     if not _are_axes((*contracted_a, *batches_a), a) or not _are_axes((*contracted_b, *batches_b), b):
-        return Claim("matmul", (), dtype, "forward")
+        return operations.claim("matmul")
     k = math.prod(a[i] for i in contracted_a)
     rows = [i for i in range(len(a)) if i not in contracted_a and i not in batches_a]
     columns = [i for i in range(len(b)) if i not in contracted_b and i not in batches_b]
@@ -162,7 +170,6 @@ def _dot(a: tuple[int, ...], b: tuple[int, ...], numbers: Any, dtype: str) -> Cl
             bool(rows and contracted_a and max(contracted_a) < min(rows)),
             bool(columns and contracted_b and max(columns) < min(contracted_b)),
         ),
-        dtype=dtype,
     )
 
 
@@ -170,14 +177,14 @@ def _are_axes(numbers: Iterable[int], shape: tuple[int, ...]) -> bool:
     return all(number < len(shape) for number in numbers)
 
 
-def _convolution(instruction: _Instruction, images: tuple[int, ...], filters: tuple[int, ...], dtype: str) -> Claim:
+def _convolution(instruction: _Instruction, images: tuple[int, ...], filters: tuple[int, ...]) -> Claim:
     axes, numbers = instruction.message.window.axes, instruction.message.convolution
     if instruction.direction == "backward" or any(axis.base_dilation > 1 for axis in axes):
         # XLA writes gradients as other convolutions, from which the forward one does not follow.
-        return Claim(f"conv{len(axes)}d" if axes else "conv2d", (), dtype, "backward")
+        return operations.claim(f"conv{len(axes)}d" if axes else "conv2d", direction="backward")
     of_filters = (numbers.kernel_inputs, numbers.kernel_outputs, *numbers.kernel_axes)
     if not _are_axes((numbers.batch, numbers.channels, *numbers.axes), images) or not _are_axes(of_filters, filters):
-        return Claim("conv2d", (), dtype, "forward")
+        return operations.claim("conv2d")
     return operations.convolution(
         (images[numbers.batch], images[numbers.channels], *(images[i] for i in numbers.axes)),
         (filters[numbers.kernel_outputs], filters[numbers.kernel_inputs], *(filters[i] for i in numbers.kernel_axes)),
@@ -185,5 +192,4 @@ def _convolution(instruction: _Instruction, images: tuple[int, ...], filters: tu
         padding=[axis.padding for axis in axes],
         dilation=[axis.dilation or 1 for axis in axes],
         groups=instruction.message.groups or 1,
-        dtype=dtype,
     )

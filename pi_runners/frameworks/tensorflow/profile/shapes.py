@@ -6,8 +6,8 @@ The hooks of TensorFlow write them from the graphs of the program.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,6 +16,7 @@ from knowledge.domain.workload import Direction
 from pi_runners.frameworks.tensorflow.profile.operations import claim_of
 from pi_runners.profile import operations
 from pi_runners.profile.events import TraceError
+from pi_runners.profile.operations import rows_of
 from pi_runners.profile.timeline import Claim
 
 _CALL = "StatefulPartitionedCall/"
@@ -27,7 +28,9 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Operation:
+class _Described:
+    """An operation as the hooks of TensorFlow describe it."""
+
     operator: str
     inputs: tuple[Shape, ...]
     outputs: tuple[Shape, ...]
@@ -35,15 +38,11 @@ class _Operation:
     producer: str
     attributes: dict[str, str]
 
-    @property
-    def dtype(self) -> str:
-        return self.element_type if self.element_type in operations.DTYPES.values() else ""
 
-    def input(self, number: int) -> Shape:
-        return self.inputs[number] if number < len(self.inputs) else ()
-
-    def output(self) -> Shape:
-        return self.outputs[0] if self.outputs else ()
+@dataclass(frozen=True, slots=True)
+class _Operation(operations.TracedOperation):
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    producer: str = ""
 
     def flag(self, name: str) -> bool:
         return self.attributes.get(name) == "True"
@@ -65,10 +64,13 @@ class GraphShapes:
         if path is None or not path.is_file():
             return
         try:
-            content = TypeAdapter(dict[str, _Operation]).validate_json(path.read_bytes())
+            content = TypeAdapter(dict[str, _Described]).validate_json(path.read_bytes())
         except ValidationError as error:
             raise TraceError(f"`{path}` does not hold the graphs of a program: {error.errors()[0]['msg']}") from None
-        self._operations = content
+        types = operations.DTYPES.values()
+        for name, o in content.items():
+            dtype = o.element_type if o.element_type in types else ""
+            self._operations[name] = _Operation(o.operator, o.inputs, o.outputs, dtype, o.attributes, o.producer)
 
     def claim(self, operator: str, path: str) -> Claim | None:
         """Return the indicator that stands for an operation of a trace, with its shapes if they are known.
@@ -83,7 +85,7 @@ class GraphShapes:
             return plain
         # A fused operation has the name of its last one; those before it are its producers.
         for _ in range(_MAX_PRODUCERS):
-            claim = claim_of(operation.operator)
+            claim = claim_of(operation.name)
             if claim is not None and claim.indicator == plain.indicator:
                 return _shaped(operation, claim)
             producer = self._operations.get(operation.producer)
@@ -94,13 +96,10 @@ class GraphShapes:
 
 
 def _shaped(operation: _Operation, plain: Claim) -> Claim:
-    if operation.operator in _CLAIMS:
-        return _CLAIMS[operation.operator](operation) or plain
-    if operation.operator in _KINDS:
-        is_like = operation.operator == "Tanh" or operation.input(0) == operation.input(1)
-        shape = operation.output() if is_like else ()
-        return operations.rows("elementwise", shape, kind=_KINDS[operation.operator], dtype=operation.dtype)
-    return Claim(plain.indicator, (), operation.dtype, plain.direction)
+    claim = operations.claim_of(operation, _CLAIMS, _KINDS)
+    if claim is None and operation.name in _CLAIMS:
+        return plain
+    return claim or Claim(plain.indicator, (), operation.dtype, plain.direction)
 
 
 def _matmul(operation: _Operation) -> Claim | None:
@@ -113,9 +112,9 @@ def _matmul(operation: _Operation) -> Claim | None:
     flags = (transposed_a, transposed_b)
     if len(b) == 2 and not (transposed_a and len(a) > 2):
         rows = math.prod(result[:-1])
-        return operations.matmul(rows, result[-1], k, transposed=flags, dtype=operation.dtype)
+        return operations.matmul(rows, result[-1], k, transposed=flags)
     batch = math.prod(result[:-2])
-    return operations.matmul(result[-2], result[-1], k, batch=batch, transposed=flags, dtype=operation.dtype)
+    return operations.matmul(result[-2], result[-1], k, batch=batch, transposed=flags)
 
 
 def _einsum(operation: _Operation) -> Claim | None:
@@ -134,7 +133,6 @@ def _einsum(operation: _Operation) -> Claim | None:
         product((set(b) - set(a)) & set(output)),
         product(both - set(output)),
         batch=product(both & set(output)),
-        dtype=operation.dtype,
     )
 
 
@@ -155,7 +153,7 @@ def _convolution(images: int | None, filters: int | None, direction: Direction) 
         layout = operation.attributes.get("data_format", "NHWC")
         axes = [layout.index(axis) for axis in "NCHW"]
         numbers = [int(n) for n in operation.attributes.get("strides", "1 1 1 1").split()]
-        is_depthwise = operation.operator.startswith("Depthwise")
+        is_depthwise = operation.name.startswith("Depthwise")
         kernel, (inputs, outputs) = w[:2], w[2:]
         padding = [length // 2 if operation.attributes.get("padding") == "SAME" else 0 for length in kernel]
         shape = tuple(x[axis] for axis in axes)
@@ -165,32 +163,23 @@ def _convolution(images: int | None, filters: int | None, direction: Direction) 
             stride=[numbers[layout.index(axis)] for axis in "HW"],
             padding=padding,
             groups=inputs if is_depthwise else max(1, shape[1] // max(1, inputs)),
-            dtype=operation.dtype,
             direction=direction,
         )
 
     return claim
 
 
-def _rows(indicator: str, kind: str = "") -> Callable[[_Operation], Claim | None]:
-    return lambda operation: operations.rows(indicator, operation.input(0), kind=kind, dtype=operation.dtype)
-
-
 def _batch_norm(operation: _Operation) -> Claim | None:
     shape = operation.input(0)
     if operation.attributes.get("data_format", "NHWC") == "NHWC" and shape:
         shape = (shape[0], shape[-1], *shape[1:-1])
-    direction: Direction = "backward" if "Grad" in operation.operator else "forward"
-    return operations.batch_normalisation(shape, dtype=operation.dtype, direction=direction)
-
-
-def _embedding(operation: _Operation) -> Claim | None:
-    return operations.embedding(operation.input(0), operation.input(1), dtype=operation.dtype)
+    direction: Direction = "backward" if "Grad" in operation.name else "forward"
+    return operations.batch_normalisation(shape, direction)
 
 
 def _embedding_backward(operation: _Operation) -> Claim | None:
     table, indices = operation.output(), operation.input(1)
-    return operations.embedding(table, indices, dtype=operation.dtype, direction="backward")
+    return operations.embedding(table, indices, "backward")
 
 
 _CLAIMS: dict[str, Callable[[_Operation], Claim | None]] = {
@@ -207,14 +196,14 @@ _CLAIMS: dict[str, Callable[[_Operation], Claim | None]] = {
     "DepthwiseConv2dNativeBackpropFilter": _convolution(0, None, "backward"),
     "FusedBatchNormV3": _batch_norm,
     "FusedBatchNormGradV3": _batch_norm,
-    "Softmax": _rows("softmax"),
-    "LogSoftmax": _rows("softmax"),
-    "SparseSoftmaxCrossEntropyWithLogits": _rows("softmax"),
-    "SoftmaxCrossEntropyWithLogits": _rows("softmax"),
-    "Sum": _rows("reduction", "sum"),
-    "Mean": _rows("reduction", "sum"),
-    "Max": _rows("reduction", "max"),
-    "TopKV2": _rows("sort"),
-    "GatherV2": _embedding,
+    "Softmax": rows_of("softmax"),
+    "LogSoftmax": rows_of("softmax"),
+    "SparseSoftmaxCrossEntropyWithLogits": rows_of("softmax"),
+    "SoftmaxCrossEntropyWithLogits": rows_of("softmax"),
+    "Sum": rows_of("reduction", "sum"),
+    "Mean": rows_of("reduction", "sum"),
+    "Max": rows_of("reduction", "max"),
+    "TopKV2": rows_of("sort"),
+    "GatherV2": operations.embedding_of,
     "UnsortedSegmentSum": _embedding_backward,
 }

@@ -183,13 +183,6 @@ class _Reader:
 class XlaReader(TraceReader):
     """Traces of the profiler of TensorFlow and JAX."""
 
-    files = "*.xplane.pb"
-
-    def recognises(self, event: dict[str, Any]) -> bool:
-        """Return whether an event names a plane."""
-        name = str(event["args"].get("name", ""))
-        return event.get("name") == "process_name" and name.startswith(("/host:", "/device:"))
-
     def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
         """Return the content of a trace, without shapes."""
         reader = _Reader(GraphShapes())

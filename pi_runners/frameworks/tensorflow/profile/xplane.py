@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pi_runners.frameworks.tensorflow.profile.messages import WireError, parse, text
+from pi_runners.frameworks.tensorflow.profile.messages import WireError, fields, parse, split, text
 from pi_runners.profile.events import TraceError, formats_hint
 
 
@@ -34,8 +35,12 @@ class HostEvent:
     stats: dict[str, str | int] = field(default_factory=dict)
 
 
+_PLANES, _LINES, _EVENTS = 1, 3, 4
+"""Numbers of the fields that hold the planes of a file, the lines of a plane and the events of a line."""
+
+
 class Plane:
-    """A plane of a file, whose lines are parsed when they are read.
+    """A plane of a file. Its lines are parsed when they are read, some events at a time.
 
     Attributes:
         name: Its name.
@@ -43,16 +48,20 @@ class Plane:
         versions: Versions that its properties name.
     """
 
-    def __init__(self, message: Any) -> None:
+    def __init__(self, content: memoryview) -> None:
         """Read a plane.
 
         Args:
-            message: The message `Plane`.
+            content: The encoded message `Plane`.
+
+        Raises:
+            WireError: If it is damaged, outside its lines.
         """
+        others, self._lines = split(content, _LINES)
+        message = parse("Plane", others)
         self.name = text(message.name)
         self._event_names = {entry.key: text(entry.value.name) for entry in message.events}
         self._property_names = {entry.key: text(entry.value.name) for entry in message.properties}
-        self._lines = message.lines
         stats = dict(map(self._stat, message.stats))
         self.versions = {key.removesuffix("_version"): str(v) for key, v in stats.items() if key.endswith("_version")}
         self.modules: dict[str, bytes] = {}
@@ -68,10 +77,12 @@ class Plane:
         Raises:
             WireError: If a line is damaged.
         """
-        for number, content in enumerate(self._lines):
-            line = parse("Line", content)
+        lines = (line for part in self._lines for _, _, line in fields(part))
+        for number, content in enumerate(lines):
+            others, parts = split(content, _EVENTS)
+            line = parse("Line", others)
             title = text(line.display_name or line.name)
-            for event in line.events:
+            for event in (event for part in parts for event in parse("Line", part).events):
                 yield HostEvent(
                     plane=self.name,
                     line=title,
@@ -100,10 +111,11 @@ def read_xplane(path: Path) -> list[Plane]:
         TraceError: If the file cannot be read, is empty, truncated or not an XPlane file.
     """
     try:
-        content = path.read_bytes()
-        if not content:
-            raise TraceError(f"the trace `{path}` is empty", hint="end the profiler before the program ends")
-        planes = [Plane(message) for message in parse("Space", content).planes]
+        with path.open("rb") as file:
+            if not path.stat().st_size:
+                raise TraceError(f"the trace `{path}` is empty", hint="end the profiler before the program ends")
+            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        planes = [Plane(plane) for number, _, plane in fields(content) if number == _PLANES]
     except WireError as error:
         raise TraceError(f"`{path}` is neither JSON nor a complete XPlane file: {error}", hint=formats_hint()) from None
     except OSError as error:

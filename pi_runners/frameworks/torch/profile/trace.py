@@ -8,13 +8,11 @@ from typing import Any
 
 from pi_runners.frameworks.torch.profile.operations import Call, claim_of, layer_of
 from pi_runners.profile.events import TraceError, integer_of, shape_of, time_of
-from pi_runners.profile.operations import layer_of_kernel
+from pi_runners.profile.operations import DTYPES, layer_of_kernel
 from pi_runners.profile.read import TraceReader
 from pi_runners.profile.summary import TraceSummary
 from pi_runners.profile.timeline import Kind, Level, Timeline
 
-_CATEGORIES = frozenset({"cpu_op", "kernel", "cuda_runtime", "cuda_driver"})
-"""Categories of events by which a trace of torch.profiler is recognised."""
 _HARDWARE = re.compile(r'"deviceProperties":\s*\[\s*\{\s*"id": 0, "name": "([^"]{1,100})"')
 """Name of the first accelerator, which torch.profiler writes before the events."""
 _DEVICE = {"kernel": "", "gpu_memcpy": "memory copies", "gpu_memset": "memory copies"}
@@ -43,7 +41,9 @@ class _Kinds:
                 return Kind(name, layer_of(name))
             claim = None
             if name.startswith("aten::"):
-                claim = claim_of(Call(name[len("aten::") :], shapes, types, values))
+                # The first input with a floating-point type decides.
+                dtype = next((DTYPES[t] for t in types if t in DTYPES), "")
+                claim = claim_of(Call(name[len("aten::") :], shapes, dtype=dtype, values=values))
             layer = layer_of(name)
             inherited = layer == "communication"
             if _INPUT.search(name):
@@ -93,10 +93,6 @@ def _summary(timeline: Timeline, steps: list[tuple[float, float]], device: str, 
 
 class TorchReader(TraceReader):
     """Traces of torch.profiler, which have the device's name before the events."""
-
-    def recognises(self, event: dict[str, Any]) -> bool:
-        """Return whether an event has a category of PyTorch."""
-        return str(event.get("cat")) in _CATEGORIES
 
     def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
         """Return the content of a trace; only its first complete steps count, if their number is given."""

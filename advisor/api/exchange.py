@@ -1,0 +1,57 @@
+"""Observations to and from the service of another knowledge base."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from advisor.api.stores import AdmittingSink, Warn, log_warning, open_writable_store
+from knowledge.domain.observation import Observation
+from knowledge.service import client
+from knowledge.service.client import DeliveryResult, KnowledgeService
+
+__all__ = ["DeliveryResult", "pull", "push"]
+
+
+def push(url: str, token: str, *, knowledge: str | None, progress: Callable[[str], None]) -> DeliveryResult:
+    """Deliver the observations that a service does not have; see :func:`knowledge.service.client.push`.
+
+    Args:
+        url: Address of the service.
+        token: Token for it; may be empty.
+        knowledge: Address of the knowledge base; ``None`` for the user's own.
+        progress: Called with the name of each block.
+    """
+    service = KnowledgeService(url, token)
+    with open_writable_store(knowledge) as store:
+        return client.push(store, service, progress=progress)
+
+
+def pull(
+    url: str,
+    token: str,
+    *,
+    source: str | None,
+    knowledge: str | None,
+    progress: Callable[[str], None],
+    warn: Warn = log_warning,
+) -> DeliveryResult:
+    """Fetch the observations that a service has and a knowledge base does not; see :func:`push`.
+
+    Args:
+        url: Address of the service.
+        token: Token for it; may be empty.
+        source: Name of who delivers the observations; by default the name of the service.
+        knowledge: Address of the knowledge base; ``None`` for the user's own.
+        progress: Called with the name of each block.
+        warn: Receives a warning if observations are quarantined.
+    """
+    service = KnowledgeService(url, token)
+    with open_writable_store(knowledge) as store:
+        sink = AdmittingSink(store, source=source or service.name, warn=warn)
+
+        def add(observations: Iterable[Observation]) -> DeliveryResult:
+            result = sink.add(observations)
+            quarantined = tuple((q.observation.identity, q.reason) for q in result.quarantined)
+            return DeliveryResult(added=result.added, known=result.known, quarantined=quarantined)
+
+        return client.pull(service, store, add, progress=progress)

@@ -1,0 +1,307 @@
+"""Measure the benchmark of a project: lock the project for each stack, and plan the block."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from advisor.api.advice_inputs import AdviceInputs
+from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target, project_builder
+from advisor.api.indexes import open_indexes
+from advisor.api.measurements.measurement import block_name, run_block
+from advisor.api.measurements.options import EnvironmentOptions, MeasurementStore, SamplingOptions
+from advisor.api.options import IndexOptions, Project, ProjectOptions, ResolutionOptions, TargetOptions, listed
+from advisor.api.session import AdviceSession
+from advisor.campaign.stack_lock import StackLocker
+from advisor.index.client import IndexClient
+from advisor.project.benchmark import read_benchmark
+from advisor.project.interface import parse_root
+from advisor.project.metadata.copy import copy_files, list_files
+from advisor.resolve.candidates.problem import Candidate, CandidateStack
+from knowledge.catalogue.fit import contradictions
+from knowledge.catalogue.settings import code_of, shipped_settings
+from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
+from knowledge.domain.observation import IndicatorRun, Observation, Scalar
+from knowledge.hardware.detect import detect
+from pi_runners.execution.campaign import Block
+from pi_runners.execution.environment import StackLock
+from pi_runners.plan.matrix import Arm, expand_settings
+
+_RUNS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkPlan:
+    """A benchmark with its stacks, to be measured while the copy of the project exists.
+
+    Attributes:
+        block: What is measured.
+        client: The package indexes.
+        copied_files: Number of files in the copy.
+        copied_bytes: Their size in bytes.
+    """
+
+    block: Block
+    client: IndexClient
+    copied_files: int
+    copied_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ProjectStack:
+    """A lock of the project, and the packages that its requirements name."""
+
+    lock: StackLock
+    packages: frozenset[str] = frozenset()
+
+
+@contextmanager
+def plan_benchmark(
+    options: ProjectOptions,
+    stacks: Sequence[str],
+    *,
+    sampling: SamplingOptions,
+    python: str,
+    name: str | None = None,
+    settings: Mapping[str, Sequence[Scalar]] = MappingProxyType({}),
+) -> Iterator[BenchmarkPlan]:
+    """Copy a project, lock it for each stack, and plan the block of its benchmark.
+
+    Args:
+        options: The project, its indexes, and what the best stack is: each lock is the best stack that satisfies its
+            requirements.
+        stacks: Requirements of each stack, separated by spaces, in addition to those of the project; without any, the
+            recommended stack is compared with the baseline.
+        sampling: How often the command is run.
+        python: Interpreter: a path or a version.
+        name: Name of a block to continue; by default a new one.
+        settings: Values of each run-time setting; every stack is measured without and with each combination.
+
+    Raises:
+        InputError: If the project has no benchmark, the benchmark, a stack or a setting is wrong, a setting needs code
+            in the program, or the stacks are equal and there are no settings.
+        NoStackError: If the project cannot be resolved with the requirements of a stack.
+        UnavailableError: If an index cannot be read.
+    """
+    combinations = ({}, *expand_settings(settings)) if settings else ({},)
+    directory = options.files.directory
+    project = load_project(options.files, build=project_builder(options))
+    benchmark = read_benchmark(directory)
+    hardware = detect()
+    with (
+        tempfile.TemporaryDirectory(prefix="advisor-benchmark-") as scratch,
+        open_indexes(options.indexes, directory, project, [hardware]) as client,
+    ):
+        names = list_files(directory)
+        benchmark = replace(benchmark, directory=Path(scratch) / "project")
+        copied_bytes = copy_files(directory, names, benchmark.directory)
+        locker = StackLocker(client, hardware)
+        target = locker.target(python)
+        # The project's settings may describe another machine; its benchmark is measured on this one, with wheels.
+        options = replace(
+            options,
+            target=TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
+            resolution=replace(options.resolution, only_binary=(":all:",)),
+        )
+        context = prepare_target(options, project)
+        arms = _plan_arms(
+            _lock_stacks(context, stacks, locker, client, python, can_be_equal=len(combinations) > 1),
+            combinations,
+            benchmark.indicator_run(hardware),
+            control=sampling.controls,
+        )
+        block = Block(
+            name=name or block_name(arms),
+            arms=arms,
+            rounds=sampling.rounds,
+            hardware=hardware,
+            samples=_RUNS if sampling.samples is None else sampling.samples,
+            timeout_seconds=sampling.timeout_seconds,
+            memory_limit_bytes=sampling.memory_limit_bytes,
+            benchmark=benchmark,
+        )
+        yield BenchmarkPlan(block=block, client=client, copied_files=len(names), copied_bytes=copied_bytes)
+
+
+def measure_benchmark(
+    project: Project = ".",
+    stacks: Sequence[str] | str = (),
+    *,
+    sampling: SamplingOptions | None = None,
+    environment: EnvironmentOptions | None = None,
+    indexes: IndexOptions | None = None,
+    resolution: ResolutionOptions | None = None,
+) -> tuple[Observation, ...]:
+    """Measure the benchmark of a project on this machine, and store the observations.
+
+    The command in ``[tool.advisor.benchmark]`` of ``pyproject.toml`` runs in copies of the project; this executes the
+    project's own code. The stacks take turns in rounds, as in :func:`measure`.
+
+    Args:
+        project: The project's directory, or its files.
+        stacks: Requirements of each stack, separated by spaces: a stack is the project's lock that also satisfies
+            them. The first is the reference. Without any, the baseline and the recommended stack are measured.
+        sampling: Rounds, runs in each round, time limit of a run, memory limit.
+        environment: Interpreter and environments.
+        indexes: The package indexes.
+        resolution: What the best stack is, and the knowledge base.
+
+    Returns:
+        The observations of the block, oldest first; failures are observations, too.
+
+    Raises:
+        InputError: If the project has no benchmark, or the benchmark or a stack is wrong (exit code 2).
+        UnsatisfiableError: If the project cannot be resolved with the requirements of a stack (exit code 3).
+        UnavailableError: If an index or the knowledge base is not available (exit code 4).
+    """
+    sampling, environment = sampling or SamplingOptions(), environment or EnvironmentOptions()
+    if sampling.rounds < 1:
+        raise InputError("there is nothing to measure", hint="request at least one round")
+    options = ProjectOptions.of(project, None, indexes, resolution)
+    store = MeasurementStore(knowledge=options.resolution.knowledge, cache_directory=options.indexes.cache_directory)
+    with plan_benchmark(options, listed(stacks), sampling=sampling, python=environment.python) as plan:
+        return run_block(plan.block, plan.client, environment=environment, store=store)
+
+
+def _lock_stacks(
+    context: TargetContext,
+    stacks: Sequence[str],
+    locker: StackLocker,
+    client: IndexClient,
+    python: str,
+    *,
+    can_be_equal: bool,
+) -> list[_ProjectStack]:
+    """Lock the project for each stack; without stacks, lock the baseline and the recommended stack.
+
+    Args:
+        context: The project.
+        stacks: Requirements of each stack.
+        locker: Locks stacks.
+        client: The package indexes.
+        python: Interpreter: a path or a version.
+        can_be_equal: Whether the recommended stack alone is measured, if it is the baseline.
+
+    Raises:
+        InputError: If a stack is malformed, or all locks are equal.
+    """
+    with open_predictor(context, client) as estimator:
+        if not stacks:
+            advice = AdviceSession(AdviceInputs(context=context, client=client, estimator=estimator)).recommend()
+            compared = [("baseline", advice.baseline), ("recommended", advice.optimum.stack)]
+            if not _differ(advice.baseline, advice.optimum.stack):
+                if not can_be_equal:
+                    raise _equal_stacks_error(advice.baseline)
+                compared = compared[1:]
+            packages = frozenset[str](root.name for root in context.problem.roots if not root.constraint)
+            return [
+                _ProjectStack(lock=locker.lock_of(stack, [label], python), packages=packages)
+                for label, stack in compared
+            ]
+        locked = []
+        for text in stacks:
+            pinned, packages = _with_requirements(context, text)
+            advice = AdviceSession(AdviceInputs(context=pinned, client=client, estimator=estimator)).recommend()
+            lock = locker.lock_of(advice.optimum.stack, text.split(), python)
+            locked.append(_ProjectStack(lock=lock, packages=packages))
+    keys = [stack.lock.key for stack in locked]
+    for number, stack in enumerate(locked):
+        if stack.lock.key in keys[:number]:
+            other = locked[keys.index(stack.lock.key)].lock.label
+            raise InputError(
+                f"`--stack '{other}'` and `--stack '{stack.lock.label}'` give the same lock of the project",
+                hint="name stacks that differ; the first one is measured twice anyway (A/A control)",
+            )
+    return locked
+
+
+def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext, frozenset[str]]:
+    """Return a project that also has the requirements of a stack, and the names of these packages."""
+    origin = f"--stack '{text}'"
+    roots = tuple(parse_root(word, origin, Path()) for word in text.split())
+    if not roots:
+        raise InputError(f"`{origin}` contains no requirement", hint="write it as `--stack 'numpy==2.2.6'`")
+    problem = replace(context.problem, roots=(*context.problem.roots, *roots))
+    return replace(context, problem=problem), frozenset(root.name for root in roots)
+
+
+def _differ(baseline: CandidateStack, stack: CandidateStack) -> bool:
+    """Whether there is a baseline, and it differs from a stack."""
+    return bool(baseline) and baseline.versions != stack.versions
+
+
+def _equal_stacks_error(baseline: Sequence[Candidate]) -> InputError:
+    """Return the error for a project with only one stack to measure."""
+    return InputError(
+        "the recommended stack is the baseline, so there is nothing to compare"
+        if baseline
+        else "the project has no baseline that the recommended stack could be compared with",
+        hint="name stacks, such as `--stack 'numpy==1.26.4' --stack 'numpy==2.2.6'`, or settings, such as "
+        "`--settings allocator=jemalloc`",
+    )
+
+
+def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
+    """Return the package that the ratios are evidence for, and that tables name the stacks by.
+
+    It is one whose version differs between the stacks: a framework, if one differs, a library of arrays (NumPy) only if
+    the stacks name it or nothing else differs; otherwise one that the stacks name.
+    """
+    versions = [{p.package.name: p.package.version for p in stack.lock.packages} for stack in stacks]
+    common = set.intersection(*(set(listed) for listed in versions))
+    differing = {name for name in common if len({listed[name] for listed in versions}) > 1}
+    packages = frozenset[str]().union(*(stack.packages for stack in stacks))
+    frameworks = {name for name, framework in FRAMEWORKS.items() if framework not in able_frameworks("arrays")}
+    return min(differing or common, key=lambda name: (name not in frameworks, name not in packages, name))
+
+
+def _plan_arms(
+    stacks: Sequence[_ProjectStack],
+    combinations: Sequence[Mapping[str, Scalar]],
+    run: IndicatorRun,
+    *,
+    control: bool,
+) -> tuple[Arm, ...]:
+    """Return the arms of the locks with each combination of settings; the first is the reference, and the control."""
+    package = _compared_package(stacks)
+    arms: list[Arm] = []
+    for stack in stacks:
+        for settings in combinations:
+            arm = Arm(
+                number=len(arms),
+                lock=stack.lock,
+                framework=package,
+                reference=not arms,
+                indicators=(run,),
+                settings=settings,
+            )
+            _check_settings(arm)
+            arms.append(arm)
+    if control:
+        arms.append(replace(arms[0], number=len(arms), reference=False))
+    return tuple(arms)
+
+
+def _check_settings(arm: Arm) -> None:
+    """Refuse settings that contradict each other, that no framework of an arm has, or that need code in the program."""
+    if contradiction := next(iter(contradictions(arm.settings)), ""):
+        raise InputError(contradiction, hint="measure them in separate blocks")
+    for name, value in sorted(arm.settings.items()):
+        setting = shipped_settings()[name]
+        choices = [choice for backend in arm.program_backends if (choice := setting.choice(backend, value))]
+        if not choices:
+            raise InputError(
+                f"no framework of the stack `{arm.lock.label}` has the setting `{name}={value}`",
+                hint="`advisor pi settings` lists all settings and their frameworks",
+            )
+        if any(choice.code and not choice.environment for choice in choices):
+            code = [line for backend in arm.program_backends for line in code_of({name: value}, backend)]
+            raise InputError(
+                f"`{name}={value}` needs code in the program",
+                hint=f"let the command of the benchmark contain an option for it; the code is `{'; '.join(code)}`",
+            )

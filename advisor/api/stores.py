@@ -1,0 +1,88 @@
+"""Knowledge bases: open them to read or to add observations, and quarantine observations that are not plausible."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from advisor.domain.words import count
+from advisor.user_directories import readable_address
+from knowledge.domain.observation import Observation
+from knowledge.exchange.admission import Admission, AdmissionResult
+from knowledge.store.base import KnowledgeBase
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
+from knowledge.store.state_hash import default_address
+from pi_runners.catalogue import Indicators
+
+logger = logging.getLogger(__name__)
+
+
+def open_readable_store(address: str | None) -> SqlKnowledgeBase:
+    """Open a knowledge base that is only read.
+
+    If the user's own does not exist and cannot be created, the observations that ship with the program take its place.
+
+    Args:
+        address: Address of the knowledge base; ``None`` for the user's own.
+
+    Raises:
+        KnowledgeBaseError: If it cannot be opened.
+    """
+    return open_knowledge_base(readable_address(address))
+
+
+def open_writable_store(address: str | None) -> SqlKnowledgeBase:
+    """Open a knowledge base to add observations to.
+
+    Args:
+        address: Address of the knowledge base; ``None`` for the user's own.
+
+    Raises:
+        KnowledgeBaseError: If it cannot be opened.
+    """
+    return open_knowledge_base(address or default_address())
+
+
+Warn = Callable[[str, str], None]
+"""Receives a warning and a hint, which may be empty."""
+
+
+def log_warning(message: str, hint: str) -> None:
+    """Log a warning with its hint."""
+    logger.warning("%s", f"{message}; {hint}" if hint else message)
+
+
+class AdmittingSink:
+    """Adds observations to a knowledge base, and warns of quarantined ones."""
+
+    def __init__(self, store: KnowledgeBase, *, source: str = "", warn: Warn = log_warning) -> None:
+        """Store the parameters.
+
+        Args:
+            store: The knowledge base.
+            source: Name of who delivers the observations; empty for the knowledge base's own.
+            warn: Receives a warning if observations are quarantined.
+        """
+        self._admission = Admission(store, Indicators(), source=source)
+        self._warn = warn
+
+    def add(self, observations: Iterable[Observation], *, shipped: Collection[str] = ()) -> AdmissionResult:
+        """Store plausible observations, and quarantine the others (:class:`knowledge.exchange.admission.Admission`)."""
+        result = self._admission.add(observations, shipped=shipped)
+        warn_of_quarantine([(q.observation.identity, q.reason) for q in result.quarantined], self._warn)
+        return result
+
+
+def warn_of_quarantine(entries: Sequence[tuple[str, str]], warn: Warn) -> None:
+    """Warn of quarantined observations, with the first reason.
+
+    Args:
+        entries: Identity of each observation, with the reason.
+        warn: Receives the warning, unless there are no entries.
+    """
+    if entries:
+        warn(
+            f"{count(len(entries), 'observation')} quarantined; the first because: {entries[0][1]}",
+            "`advisor knowledge quarantine list` prints the reasons; `accept` stores them, `drop` deletes them",
+        )

@@ -1,0 +1,129 @@
+"""`advisor knowledge import-published`: tables of published measurements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from advisor import api
+from advisor.cli.console import warn
+from advisor.cli.options import FormatOption, KnowledgeOption, print_json
+from advisor.domain.progress import activity, hide_progress
+from advisor.domain.words import count
+from knowledge.domain.shared_files import write_atomically
+from knowledge.exchange.admission import AdmissionResult
+from knowledge.exchange.files import SkippedLine, observation_file
+from knowledge.exchange.published.observations import PublishedTable, read_published
+
+_MANY = 20
+"""Number of lines that are listed for one reason."""
+_MANY_REASONS = 3
+"""Number of reasons that are listed where they differ in their values only."""
+_VALUE = re.compile(r"`[^`]*`|[-+]?\d[\d.,e+]*")
+"""What differs between reasons of one kind: quoted text and numbers."""
+
+
+def import_published(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Tables of published measurements.\nCSV or JSON Lines, also gzipped."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead.\n*.gz is compressed."),
+    ] = None,
+    format: FormatOption = "text",
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Store measurements that others published; rows that cannot be used are listed with the reason.
+
+    Nothing is stored if a file is not such a table. `--format json` lists all rows that were skipped.
+    """
+    tables = []
+    for path in files:
+        with activity("reading %s", path.name):
+            tables.append((path, read_published(path)))
+    hide_progress()
+    for path, table in tables:
+        for warning in table.warnings:
+            warn(f"{path}: {warning.message}", warning.hint)
+        if format == "text":
+            _list_skipped(path, table.skipped)
+    if output is not None:
+        _write(output, tables, format)
+        return
+    with api.stores.open_writable_store(knowledge) as store, activity("storing the measurements"):
+        # One delivery, so that either the rows of all files are stored or none.
+        result = api.stores.AdmittingSink(store, warn=warn).add(o for _, table in tables for o in table.observations)
+    hide_progress()
+    _print_result(tables, result, format)
+
+
+def _list_skipped(path: Path, skipped: Sequence[SkippedLine]) -> None:
+    """Print why rows were skipped: rows with the same reason together, and reasons that differ in their values only."""
+    kinds: dict[str, dict[str, list[int]]] = {}
+    for row in skipped:
+        kinds.setdefault(_VALUE.sub("", row.reason), {}).setdefault(row.reason, []).append(row.number)
+    for reasons in kinds.values():
+        listed = list(reasons.items())[:_MANY_REASONS]
+        for reason, numbers in listed:
+            warn(f"{path}: {_lines(numbers)}: skipped: {reason}")
+        if rest := [number for numbers in list(reasons.values())[_MANY_REASONS:] for number in numbers]:
+            warn(f"{path}: {_lines(sorted(rest))}: skipped for the same reason, with other values")
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    places = ", ".join(map(str, numbers[:_MANY])) + (f" and {len(numbers) - _MANY} more" * (len(numbers) > _MANY))
+    return f"{'line' if len(numbers) == 1 else 'lines'} {places}"
+
+
+def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: str) -> None:
+    observations = [o for _, table in tables for o in table.observations]
+    content = observation_file(observations, compressed=output.suffix == ".gz", with_identities=False)
+    write_atomically(output, content)
+    if format == "json":
+        print_json({**_record(tables), "output": str(output)})
+    else:
+        typer.echo(f"wrote {len(observations)} observations to `{output}`")
+
+
+def _print_result(tables: Sequence[tuple[Path, PublishedTable]], result: AdmissionResult, format: str) -> None:
+    if format == "json":
+        stored = {"added": result.added, "known": result.known, "quarantined": len(result.quarantined)}
+        print_json({**_record(tables), **stored})
+        return
+    for path, table in tables:
+        typer.echo(f"{path}: {', '.join(_counts(table))}")
+    quarantined = f", {len(result.quarantined)} quarantined" if result.quarantined else ""
+    typer.echo(f"{result.added} observations added, {result.known} already stored{quarantined}")
+
+
+def _counts(table: PublishedTable) -> list[str]:
+    parts = [count(table.rows, "row"), count(len(table.observations), "observation")]
+    if table.repetitions:
+        parts.append(f"{count(table.repetitions, 'row')} joined with others of the same configuration")
+    if table.duplicates:
+        parts.append(f"{count(len(table.duplicates), 'duplicate')} counted once")
+    return [*parts, f"{len(table.skipped)} skipped"]
+
+
+def _record(tables: Sequence[tuple[Path, PublishedTable]]) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "files": [
+            {
+                "file": str(path),
+                "rows": table.rows,
+                "observations": len(table.observations),
+                "repetitions": table.repetitions,
+                "duplicates": list(table.duplicates),
+                "skipped": [{"line": row.number, "reason": row.reason} for row in table.skipped],
+                "warnings": [{"message": w.message, "hint": w.hint} for w in table.warnings],
+            }
+            for path, table in tables
+        ],
+    }
