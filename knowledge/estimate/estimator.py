@@ -195,7 +195,7 @@ class WorkloadEstimator:
     def predict(self, stack: Versions, baseline: Versions) -> Prediction:
         """Predict the speed-up of a stack over the baseline.
 
-        Without a selected workload, it is that of the kind for which the stack gains least, with those of all kinds.
+        Without a selected workload, it is for the kind that gains least, with the predictions of all kinds.
         """
         changes: list[PredictedChange] = []
         by_workload: dict[str, dict[str, list[Ratio]]] = {}
