@@ -49,7 +49,7 @@ def hours_behind(offered: Iterable[Candidate]) -> dict[Version, int]:
     """Return how many hours each version of a package is behind the newest, by upload time.
 
     An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
-    consecutive versions differ by at least an hour. The builds of a release are equally fresh: the first upload decides,
+    consecutive versions differ by an hour or more. The builds of a release are equally fresh: the first upload decides,
     because some indexes give no times. If no build of some release has a time, a release counts as a month.
     """
     offered = sorted({c.version: c for c in offered}.values(), key=lambda c: c.version, reverse=True)
