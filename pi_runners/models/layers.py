@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
-from pi_runners.harness.random_inputs import decode, product, random_bytes
+from pi_runners.harness.random_inputs import decode, random_bytes
 from pi_runners.models import initial
 
 Pair = Tuple[Array, Array]
@@ -57,6 +58,10 @@ class Layers:
 
     training = False
 
+    def _weight(self, weight: initial.InitialWeight) -> Array:
+        """Return a weight, which is made with its initial value if there is none."""
+        raise lacks("arrays of weights")
+
     # Layers with weights
 
     def convolution(self, name: str, x: Array, filters: Filters) -> Array:
@@ -93,7 +98,7 @@ class Layers:
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
         """Add rows ``start``, ``start + 1``, ... of a table of positions to a sequence."""
-        raise lacks("table of positions")
+        return x + self._weight(initial.table(name, rows, x.shape[-1]))[start : start + x.shape[1]]
 
     def prepend_token(self, name: str, x: Array) -> Array:
         """Put one learned vector before a sequence."""
@@ -209,13 +214,13 @@ def make_inputs(backend: Backend, inputs: Sequence[Inputs]) -> List[Array]:
             arrays.append(backend.integers([int(n) for n in input_numbers(number, spec)], spec.shape))
         else:
             make = backend.images if spec.kind == "images" else backend.array
-            arrays.append(make(random_bytes(300 + number, product(spec.shape)), spec.shape))
+            arrays.append(make(random_bytes(300 + number, math.prod(spec.shape)), spec.shape))
     return arrays
 
 
 def input_numbers(number: int, spec: Inputs) -> List[float]:
     """Return the elements of the input with this number, in canonical order."""
-    count = product(spec.shape)
+    count = math.prod(spec.shape)
     if spec.kind != "indices":
         return decode(random_bytes(300 + number, count), "float64")
     raw = random_bytes(300 + number, 4 * count)

@@ -44,7 +44,7 @@ class ReferenceLayers(Layers):
         """Add ``shift`` times the squared initial weights to all weights; not cumulative."""
         self._shift = shift
 
-    def _value(self, weight: initial.InitialWeight) -> Any:
+    def _weight(self, weight: initial.InitialWeight) -> Any:
         if weight.name not in self._weights:
             numbers = (np.frombuffer(weight.raw, np.uint8).astype(np.float64) - 127.5) / 127.5
             self._weights[weight.name] = (weight.offset + weight.scale * numbers).reshape(weight.shape)
@@ -52,44 +52,41 @@ class ReferenceLayers(Layers):
         return value + self._shift * value * value if self._shift else value
 
     def convolution(self, name: str, x: Array, filters: Filters) -> Array:
-        weight, *bias = map(self._value, filters.weights(name, x.shape[1]))
+        weight, *bias = map(self._weight, filters.weights(name, x.shape[1]))
         y = _convolve(x, weight, filters.stride, filters.padding, filters.groups)
         return y + bias[0][:, None, None] if bias else y
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        weight = self._value(initial.filters(name, (filters, x.shape[1], 2, 2)))
+        weight = self._weight(initial.filters(name, (filters, x.shape[1], 2, 2)))
         batch, _, height, width = x.shape
         y = np.einsum("bchw,fcij->bfhiwj", x, weight).reshape(batch, filters, 2 * height, 2 * width)
-        return y + self._value(initial.bias(name, filters))[:, None, None]
+        return y + self._weight(initial.bias(name, filters))[:, None, None]
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
-        gains, offsets = (self._value(w)[:, None, None] for w in initial.norm(name, x.shape[1], gain))
+        gains, offsets = (self._weight(w)[:, None, None] for w in initial.norm(name, x.shape[1], gain))
         if not self.training:
             return x / math.sqrt(1 + 1e-5) * gains + offsets
         mean, variance = x.mean(axis=(0, 2, 3), keepdims=True), x.var(axis=(0, 2, 3), keepdims=True)
         return (x - mean) / np.sqrt(variance + 1e-5) * gains + offsets
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
-        weight, *offsets = map(self._value, initial.dense(name, x.shape[-1], width, bias))
+        weight, *offsets = map(self._weight, initial.dense(name, x.shape[-1], width, bias))
         return x @ weight + offsets[0] if bias else x @ weight
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
         normalised = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + epsilon)
-        gains, offsets = map(self._value, initial.norm(name, x.shape[-1]))
+        gains, offsets = map(self._weight, initial.norm(name, x.shape[-1]))
         return normalised * gains + offsets
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        return self._value(initial.table(name, rows, width))[indices]
+        return self._weight(initial.table(name, rows, width))[indices]
 
     def tied_dense(self, name: str, x: Array) -> Array:
         rows = len(self._weights[name + ".table"])
-        return x @ self._value(initial.table(name, rows, x.shape[-1])).T
-
-    def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        return x + self._value(initial.table(name, rows, x.shape[-1]))[start : start + x.shape[1]]
+        return x @ self._weight(initial.table(name, rows, x.shape[-1])).T
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        token = self._value(initial.table(name, 1, x.shape[-1]))
+        token = self._weight(initial.table(name, 1, x.shape[-1]))
         return np.concatenate([np.broadcast_to(token, (len(x), 1, x.shape[-1])), x], axis=1)
 
     def _heads(self, name: str, x: Array, heads: int) -> List[Any]:
@@ -114,7 +111,7 @@ class ReferenceLayers(Layers):
         return self.dense(name + ".output", mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1), heads * width)
 
     def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
-        w, u, b = (self._value(weight) for weight in initial.recurrent(name, x.shape[-1], hidden))
+        w, u, b = (self._weight(weight) for weight in initial.recurrent(name, x.shape[-1], hidden))
         h, c = state or (np.zeros((len(x), hidden)), np.zeros((len(x), hidden)))
         outputs = []
         for step in range(x.shape[1]):

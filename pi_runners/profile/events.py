@@ -139,7 +139,7 @@ def chrome_events(path: Path) -> Iterator[dict[str, Any]]:
                         event["args"] = {}
                     yield event
         except ijson.IncompleteJSONError as error:
-            raise TraceError(*_broken(path, count, str(error))) from None
+            raise TraceError(_broken(path, count, str(error))) from None
         except (ijson.JSONError, UnicodeDecodeError, OverflowError, RecursionError) as error:
             raise TraceError(f"`{path}` is not a trace in JSON: {_first_line(error)}", hint=formats_hint()) from None
     if not count:
@@ -172,10 +172,10 @@ _MAX_LENGTH = 2**40
 _LATEST = 1e18
 
 
-def _broken(path: Path, count: int, reason: str) -> tuple[str]:
+def _broken(path: Path, count: int, reason: str) -> str:
     if not count:
-        return (f"`{path}` is not a trace in JSON: {_first_line(reason)}",)
-    return (f"the trace `{path}` is truncated or damaged after {count} events: {_first_line(reason)}",)
+        return f"`{path}` is not a trace in JSON: {_first_line(reason)}"
+    return f"the trace `{path}` is truncated or damaged after {count} events: {_first_line(reason)}"
 
 
 def _first_line(error: object) -> str:

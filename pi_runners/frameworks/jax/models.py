@@ -98,9 +98,6 @@ class JaxLayers(Layers):
     def tied_dense(self, name: str, x: Array) -> Array:
         return jnp.matmul(x, self._weights[name + ".table"].T)
 
-    def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        return x + self._weight(initial.table(name, rows, x.shape[-1]))[start : start + x.shape[1]]
-
     def prepend_token(self, name: str, x: Array) -> Array:
         token = self._weight(initial.table(name, 1, x.shape[-1]))
         return jnp.concatenate((jnp.broadcast_to(token, (x.shape[0], 1, x.shape[-1])), x), axis=1)
@@ -213,7 +210,7 @@ def build(
         network: Definition of the model.
         p: Parameters of the model.
         mode: Mode of the model.
-        inputs: Inputs, whose shapes determine those of the weights.
+        inputs: Inputs, whose shapes determine the shapes of the weights.
         device: Device of the weights.
 
     Raises:

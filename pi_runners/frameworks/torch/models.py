@@ -65,7 +65,7 @@ class TorchModel(nn.Module, Layers):
         else:
             self.add_module(plain, layer)
 
-    def _parameter(self, weight: initial.InitialWeight) -> Any:
+    def _weight(self, weight: initial.InitialWeight) -> Any:
         if weight.name not in self._named:
             self._add(weight.name, nn.Parameter(weight.make(self._backend)))
         return self._named[weight.name]
@@ -110,11 +110,8 @@ class TorchModel(nn.Module, Layers):
         """`linear` with the table of an `nn.Embedding`."""
         return functional.linear(x, self._named[name].weight)
 
-    def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        return x + self._parameter(initial.table(name, rows, x.shape[-1]))[start : start + x.shape[1]]
-
     def prepend_token(self, name: str, x: Array) -> Array:
-        token = self._parameter(initial.table(name, 1, x.shape[-1]))
+        token = self._weight(initial.table(name, 1, x.shape[-1]))
         return torch.cat([token.expand(x.shape[0], 1, -1), x], dim=1)
 
     def _heads(self, name: str, x: Array, heads: int) -> List[Array]:

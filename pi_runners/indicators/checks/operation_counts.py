@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence, Tuple
+import math
+from typing import Sequence
 
 from pi_runners.harness.contract import Array, Backend
-from pi_runners.harness.random_inputs import product
-
-
-class Shape(NamedTuple):
-    """An array without elements.
-
-    Attributes:
-        shape: Lengths of the axes, channels first.
-    """
-
-    shape: Tuple[int, ...]
+from pi_runners.models.count import CanonicalShape
 
 
 class CountingBackend(Backend):
@@ -33,22 +24,22 @@ class CountingBackend(Backend):
         self.flops = 0.0
         self.elements = 0.0
 
-    def _result(self, *shape: int) -> Shape:
-        self.elements += product(shape)
-        return Shape(tuple(shape))
+    def _result(self, *shape: int) -> CanonicalShape:
+        self.elements += math.prod(shape)
+        return CanonicalShape(tuple(shape))
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
         """Count 2 m n k for each product."""
         m, k = (a.shape[-1], a.shape[-2]) if transpose_a else a.shape[-2:]
         n = b.shape[-2] if transpose_b else b.shape[-1]
         lead = a.shape[:-2]
-        self.flops += 2.0 * product(lead) * m * n * k
+        self.flops += 2.0 * math.prod(lead) * m * n * k
         return self._result(*lead, m, n)
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
         """Count 2 N K P Q C R S."""
         out = [(n + 2 * p - k) // s + 1 for n, p, k, s in zip(x.shape[2:], padding, w.shape[2:], stride)]
-        self.flops += 2.0 * x.shape[0] * product(out) * product(w.shape)
+        self.flops += 2.0 * x.shape[0] * math.prod(out) * math.prod(w.shape)
         return self._result(x.shape[0], w.shape[0], *out)
 
     def relu(self, x: Array) -> Array:
@@ -91,14 +82,14 @@ class CountingBackend(Backend):
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         """Return a view, which counts as no result."""
-        fixed = product([n for n in shape if n > 0])
-        return Shape(tuple(n if n > 0 else product(x.shape) // fixed for n in shape))
+        fixed = math.prod([n for n in shape if n > 0])
+        return CanonicalShape(tuple(n if n > 0 else math.prod(x.shape) // fixed for n in shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
         return self._result(*(x.shape[axis] for axis in axes))
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
-        return self._result(product(x.shape) // channels, channels)
+        return self._result(math.prod(x.shape) // channels, channels)
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        return Shape(())
+        return CanonicalShape(())

@@ -6,13 +6,12 @@ import math
 from operator import mul
 from typing import Any, Dict, List, Sequence
 
-from pi_runners.harness.contract import Backend, Parameter, Parameters, Trial
-from pi_runners.harness.random_inputs import product, random_bytes
+from pi_runners.harness.contract import GATES, Backend, Parameter, Parameters, Trial
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.exact import pack, unpack, whole_numbers
 from pi_runners.indicators.checks.results import Result, difference, pick, worst_error
 from pi_runners.indicators.indicator import ITEM_BYTES, Operation
 
-_GATES = {"vanilla": 1, "lstm": 4, "gru": 3}
 # Absolute, for one timestep from the framework's own previous states. States have a size of 0.05 (LSTM) to 0.3
 # (vanilla); the error of PyTorch on a CPU is 6e-4 in float16 and 5e-3 in bfloat16.
 _TOLERANCE = {"float64": 1e-10, "float32": 2e-3, "float16": 5e-3, "bfloat16": 3e-2}
@@ -33,43 +32,43 @@ class Recurrent(Operation):
     bytes_formula = "item (timesteps batch (inputs + hidden) + gates hidden (inputs + hidden))"
     source = "https://docs.nvidia.com/deeplearning/performance/dl-performance-recurrent/"
     parameters = {  # noqa: RUF012
-        "cell": Parameter("kind of cell", choices=tuple(_GATES)),
+        "cell": Parameter("kind of cell", choices=tuple(GATES)),
         "hidden": Parameter("hidden units"),
         "batch": Parameter("sequences"),
         "timesteps": Parameter("length of a sequence"),
         "inputs": Parameter("width of the input; 0 for the number of hidden units", least=0, default=0),
     }
     sets = {  # noqa: RUF012
-        "small": tuple({"cell": c, "hidden": 128, "batch": 16, "timesteps": 16} for c in _GATES),
-        "medium": tuple({"cell": c, "hidden": 512, "batch": 32, "timesteps": 50} for c in _GATES),
-        "large": tuple({"cell": c, "hidden": 1792, "batch": 64, "timesteps": 100} for c in _GATES),
+        "small": tuple({"cell": c, "hidden": 128, "batch": 16, "timesteps": 16} for c in GATES),
+        "medium": tuple({"cell": c, "hidden": 512, "batch": 32, "timesteps": 50} for c in GATES),
+        "large": tuple({"cell": c, "hidden": 1792, "batch": 64, "timesteps": 100} for c in GATES),
     }
 
     def flops(self, parameters: Parameters) -> float:
         """Return the operations of the products with input and state, as DeepBench counts."""
         p = self.complete(parameters)
         inputs = p["inputs"] or p["hidden"]
-        return float(2 * _GATES[p["cell"]] * p["hidden"] * (inputs + p["hidden"]) * p["batch"] * p["timesteps"])
+        return float(2 * GATES[p["cell"]] * p["hidden"] * (inputs + p["hidden"]) * p["batch"] * p["timesteps"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         """Return the bytes of inputs and weights, read once, and states, written once."""
         p = self.complete(parameters)
         inputs = p["inputs"] or p["hidden"]
-        weights = _GATES[p["cell"]] * p["hidden"] * (inputs + p["hidden"])
+        weights = GATES[p["cell"]] * p["hidden"] * (inputs + p["hidden"])
         return float(ITEM_BYTES[dtype] * (p["timesteps"] * p["batch"] * (inputs + p["hidden"]) + weights))
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
         """Also include the products of the inputs with the weights of every gate."""
         p = self.complete(parameters)
-        products = _GATES[p["cell"]] * p["hidden"] * p["batch"] * p["timesteps"]
+        products = GATES[p["cell"]] * p["hidden"] * p["batch"] * p["timesteps"]
         return float(super().memory(parameters, dtype) + ITEM_BYTES[dtype] * products)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Check that each state follows from the previous one by the cell's definition."""
         p = parameters
-        hidden, inputs, gates = p["hidden"], p["inputs"] or p["hidden"], _GATES[p["cell"]]
+        hidden, inputs, gates = p["hidden"], p["inputs"] or p["hidden"], GATES[p["cell"]]
         shape = (p["timesteps"], p["batch"], inputs)
-        raw_x = random_bytes(31, product(shape))
+        raw_x = random_bytes(31, math.prod(shape))
         raw_w = [random_bytes(32, gates * hidden * inputs), random_bytes(33, gates * hidden * hidden)]
         scale = (3.0 / hidden) ** 0.5 / 2
         numbers = whole_numbers("float32")

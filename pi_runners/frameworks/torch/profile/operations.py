@@ -74,28 +74,23 @@ def claim_of(call: Call) -> Claim | None:
     return claim
 
 
-def _convolution(call: Call) -> Claim:
-    # (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-    return _convolution_of(call, 0, 3, "forward")
-
-
-def _convolution_backward(call: Call) -> Claim:
-    # (gradient, input, weight, bias sizes, stride, padding, dilation, transposed, output_padding, groups, mask)
-    return _convolution_of(call, 1, 4, "backward")
-
-
-def _convolution_of(call: Call, images: int, stride: int, direction: Direction) -> Claim:
+def _convolution(images: int, stride: int, direction: Direction) -> Callable[[Call], Claim]:
     """Return the claim of a convolution, from the numbers of the inputs with the images and with the stride."""
-    is_transposed = call.flag(stride + 3)
-    return operations.convolution(
-        () if is_transposed else call.input(images),
-        call.input(images + 1),
-        stride=call.numbers(stride),
-        padding=call.numbers(stride + 1) or [0],
-        dilation=call.numbers(stride + 2),
-        groups=_first(call.numbers(stride + 5), 1),
-        direction=direction,
-    )
+
+    def claim(call: Call) -> Claim:
+        # (images, filters, ..., stride, padding, dilation, transposed, output_padding, groups)
+        is_transposed = call.flag(stride + 3)
+        return operations.convolution(
+            () if is_transposed else call.input(images),
+            call.input(images + 1),
+            stride=call.numbers(stride),
+            padding=call.numbers(stride + 1) or [0],
+            dilation=call.numbers(stride + 2),
+            groups=_first(call.numbers(stride + 5), 1),
+            direction=direction,
+        )
+
+    return claim
 
 
 def _linear(call: Call) -> Claim:
@@ -170,8 +165,8 @@ def _first(numbers: Sequence[int], otherwise: int) -> int:
 
 
 _CLAIMS: dict[str, Callable[[Call], Claim]] = {
-    "convolution": _convolution,
-    "convolution_backward": _convolution_backward,
+    "convolution": _convolution(0, 3, "forward"),
+    "convolution_backward": _convolution(1, 4, "backward"),
     "linear": _linear,
     "addmm": _product(1),
     "baddbmm": _product(1),
