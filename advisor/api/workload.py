@@ -83,7 +83,8 @@ def import_trace(
     distribution, version = _framework_version(framework) if framework else ("", "")
     name = check_name(name or _name_of((trace.name,)))
     summary = read_trace(trace, steps=steps)
-    _check_framework(summary.framework, distribution)
+    if distribution and FRAMEWORKS.get(distribution, distribution) != summary.framework:
+        raise InputError(f"the trace is of `{summary.framework}`, not of `{distribution}`")
     workload = workload_of(
         summary,
         name=name,
@@ -130,8 +131,3 @@ def _framework_version(text: str) -> tuple[str, str]:
         raise InputError(
             f"`{text}` is not a framework with a version", hint="write `--framework torch==2.9.1`"
         ) from None
-
-
-def _check_framework(framework: str, distribution: str) -> None:
-    if distribution and FRAMEWORKS.get(distribution, distribution) != framework:
-        raise InputError(f"the trace is of `{framework}`, not of `{distribution}`")

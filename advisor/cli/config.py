@@ -46,7 +46,8 @@ def show(
         return
     width = max(len(key) for key, _, _ in rows)
     for key, value, origin in rows:
-        typer.echo(f"{key:{width}} = {_spelled(value)}  # {origin}")
+        text = "(none)" if value is None else json.dumps(value, default=str)
+        typer.echo(f"{key:{width}} = {text}  # {origin}")
 
 
 def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
@@ -101,7 +102,3 @@ def _indexes(directory: Path) -> Iterator[Row]:
 
 def _line(path: Path, text: str, *parts: str) -> str:
     return f"{path}:{line_in(text, *parts)}"
-
-
-def _spelled(value: Any) -> str:
-    return "(none)" if value is None else json.dumps(value, default=str)

@@ -85,10 +85,7 @@ class _Handler(logging.Handler):
     """Prints the warnings of the program's modules."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING:
-            warn(record.getMessage())
-        else:
-            say(record.getMessage())
+        (warn if record.levelno >= logging.WARNING else say)(record.getMessage())
 
 
 def show_warnings() -> None:

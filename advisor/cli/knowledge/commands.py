@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -25,9 +24,6 @@ from knowledge.exchange.admission import AdmissionResult
 from knowledge.exchange.files import SkippedLine, observation_file, read_lines, read_observations, write_observations
 from knowledge.exchange.parquet import parquet_table
 from knowledge.store.base import KnowledgeBase, StoredBlock
-
-if TYPE_CHECKING:
-    from knowledge.store.sql import SqlKnowledgeBase
 
 app = CommandGroup(
     help="Query, import, export and verify the knowledge base.", no_args_is_help=True, rich_markup_mode=None
@@ -72,16 +68,16 @@ def import_(
 
     Implausible observations are quarantined: see `advisor knowledge quarantine`.
     """
+    from knowledge.store.engine import open_import_source
+
     with api.stores.open_writable_store(knowledge) as store:
         sink = api.stores.AdmittingSink(store, source=source or "", warn=warn)
         for place in sources:
-            with ExitStack() as opened:
-                if _is_knowledge_base(place):
-                    other = opened.enter_context(_other(place))
-                    ingest = sink.add(other.observations(), shipped=other.shipped_identities())
-                    lines = 0
-                else:
-                    ingest, lines = _import_file(sink, Path(place), keep_valid=keep_valid)
+            if _is_knowledge_base(place):
+                with open_import_source(place) as other:
+                    ingest, lines = sink.add(other.observations(), shipped=other.shipped_identities()), 0
+            else:
+                ingest, lines = _import_file(sink, Path(place), keep_valid=keep_valid)
             left_out = f", {lines} lines left out" if lines else ""
             if ingest.omitted:
                 left_out += f", {ingest.omitted} left out that only shipped files brought there"
@@ -118,13 +114,6 @@ def _is_knowledge_base(source: str) -> bool:
             return file.read(16) == b"SQLite format 3\x00"
     except OSError:
         return False
-
-
-def _other(source: str) -> AbstractContextManager[SqlKnowledgeBase]:
-    """Open a knowledge base to import its observations."""
-    from knowledge.store.engine import open_import_source
-
-    return open_import_source(source)
 
 
 def _import_file(sink: api.stores.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
