@@ -64,13 +64,10 @@ def show(
     choice = name or hardware or "detect"
     profile = find_profile(choice)
     machine = find_machine(choice)
-    if format == "json":
-        print_json(machine_record(profile, machine))
-        return
     model = machine.model if machine is not None else None
     if model is None:
         model = next((model_of(accelerator) for accelerator in profile.accelerators), None)
-    typer.echo("\n".join(machine_lines(profile, model, machine)))
+    print_either(format, machine_record(profile, machine), "\n".join(machine_lines(profile, model, machine)))
 
 
 @app.command("list")

@@ -75,13 +75,7 @@ def policy_source(
 
 
 def policy_of_base(source: Base, directory: Path, own: Path) -> BasePolicy:
-    """Read the policy of a commit with its files, and lay out the hardware profiles that it names.
-
-    Args:
-        source: The commit.
-        directory: Where its files are.
-        own: Directory of the project in its repository.
-    """
+    """Read the policy of a commit, and lay out the hardware profiles that it names in the directory of its files."""
     base_policy = read_base_policy(source.name, directory)
     for name in profiles(base_policy.settings):
         content = None if (directory / name).exists() else read_file_at(source.reference, own, Path(name))

@@ -42,6 +42,10 @@ _MachineOption = Annotated[
         help="Only this machine.\nA profile, a microarchitecture, an accelerator model, or an identity.",
     ),
 ]
+ObservationFileOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead.\n*.gz is compressed."),
+]
 _PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it, too.")]
 
 
@@ -171,10 +175,7 @@ def import_mlperf(
     round_: Annotated[
         str | None, typer.Option("--round", metavar="ROUND", help="The round, if no directory is named after it.")
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead.\n*.gz is compressed."),
-    ] = None,
+    output: ObservationFileOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store published results of MLPerf Training and Inference; files without a result are listed with the reason."""

@@ -11,6 +11,7 @@ import typer
 
 from advisor import api
 from advisor.cli.console import warn
+from advisor.cli.knowledge.queries import ObservationFileOption
 from advisor.cli.options import FormatOption, KnowledgeOption, print_either
 from advisor.domain.progress import activity, hide_progress
 from advisor.domain.words import count
@@ -32,10 +33,7 @@ def import_published(
         list[Path],
         typer.Argument(metavar="FILE...", help="Tables of published measurements.\nCSV or JSON Lines, also gzipped."),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead.\n*.gz is compressed."),
-    ] = None,
+    output: ObservationFileOption = None,
     format: FormatOption = "text",
     knowledge: KnowledgeOption = None,
 ) -> None:
