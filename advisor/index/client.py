@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
@@ -137,6 +137,7 @@ class IndexClient:
         self._build_processes = StoppableProcesses()
         self._background = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="ahead")
         self._pages: _Futures[tuple[NormalizedName, str], ProjectPage] = _Futures(self._pool, self._reader.read)
+        self._linked: _Futures[str, Mapping[NormalizedName, ProjectPage]] = _Futures(self._pool, self._reader.linked)
         self._metadata: _Futures[str, CoreMetadata] = _Futures(self._pool, self.distributions.metadata)
         self._built: _Futures[str, CoreMetadata] = _Futures(self._builders, self._build)
         self._variants: _Futures[str, VariantMetadata | str] = _Futures(self._pool, VariantFiles(access).read)
@@ -201,7 +202,8 @@ class IndexClient:
                 if self.configuration.strategy == "first-index":
                     break
         pages += [self._page(project, base) for base in self._local]
-        return pages + [self._reader.linked(links, project) for links in self.configuration.find_links]
+        linked = (self._linked.start(links, links).result() for links in self.configuration.find_links)
+        return pages + [by_project[project] for by_project in linked if project in by_project]
 
     def _builds(self, project: NormalizedName, base: str) -> ProjectPage | None:
         """Return the page of a project on an index with further builds; `None` if it cannot be read."""
@@ -216,10 +218,10 @@ class IndexClient:
 
     def digests(self, projects: Iterable[str]) -> dict[str, str]:
         """Return a hash of the pages of each project, by its normalised name."""
+        pages = {name: self.pages(NormalizedName(name)) for name in projects}
         return {
-            name: content_hash([p.digest or [[f.filename, f.size] for f in p.files] for p in self.pages(project)])
-            for name in projects
-            for project in [NormalizedName(name)]
+            name: content_hash([p.digest or [[f.filename, f.size] for f in p.files] for p in listed])
+            for name, listed in pages.items()
         }
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
