@@ -66,7 +66,7 @@ class ProjectPage:
 class Pages:
     """Reads project pages. Safe for many threads.
 
-    An `UnavailableError` is raised if an index does not answer with a page, or the cache does not have it while offline.
+    An `UnavailableError` is raised if an index does not answer with a page, or the cache lacks the page while offline.
     """
 
     def __init__(self, configuration: IndexConfiguration, access: IndexAccess) -> None:
