@@ -18,7 +18,7 @@ from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.domain.ratio import MIN_GAIN
 from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
 from knowledge.estimate.workloads import find_workload, one_indicator, share_of_parts, workload_of_profile
-from knowledge.hardware.profiles import shipped_profile
+from knowledge.hardware.profiles import find_profile
 from pi_runners.indicators import INDICATORS
 from tests.knowledge.samples import slower_rule
 
@@ -162,7 +162,7 @@ def test_a_slow_down_applies_to_the_hardware_that_it_was_reported_on(
 
 def test_shipped_machines_have_the_slow_downs_of_their_reports() -> None:
     def found(machine_name: str, package: str, version: str) -> set[str]:
-        rules = RuleBook(SHIPPED, shipped_profile(machine_name))
+        rules = RuleBook(SHIPPED, find_profile(machine_name))
         return {rule.id for rule, _ in rules.slowdowns_of({package: Version(version)})}
 
     assert found("h100", "torch", "2.10.0") == {"slower-torch-2.10-reduce-overhead"}
@@ -181,7 +181,7 @@ def test_shipped_machines_have_the_slow_downs_of_their_reports() -> None:
     ],
 )
 def test_a_slow_down_of_cudnn_is_reported_for_the_builds_of_each_cuda(library: str, rule: str) -> None:
-    rules = RuleBook(SHIPPED, shipped_profile("h100"))
+    rules = RuleBook(SHIPPED, find_profile("h100"))
 
     def found(cudnn: str) -> set[str]:
         versions = {"torch": Version("2.9.1"), library: Version(cudnn)}

@@ -236,6 +236,4 @@ def _with_unit_words(configuration: Configuration, unit: str) -> Configuration:
         speed["tensorrt"] = "on" if match[1].lower() == "tensorrt" else "off"
     if re.search(r"(?:\b|(?<=[a-z]))ASP\b", unit):
         parameters["sparsity"] = "asp"
-    return Configuration(
-        speed=speed, parameters=parameters, described=configuration.described, nodes=configuration.nodes
-    )
+    return replace(configuration, speed=speed, parameters=parameters)
