@@ -49,7 +49,7 @@ for _name in (*_LAZY, "scipy.linalg", "scipy.optimize", "scipy.special"):
 for _package in (advisor, knowledge, pi_runners):
     for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
         if (
-            not _module.name.endswith("__main__")
+            not _module.name.endswith(("__main__", "sitecustomize"))
             and ".frameworks." not in _module.name
             and ".migrations" not in _module.name
         ):

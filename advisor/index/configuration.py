@@ -100,8 +100,8 @@ def origin_of(url: str) -> str:
 def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfiguration, Credentials]:
     """Remove the credentials from the addresses of a configuration, so that no lock, report or cache contains them.
 
-    For an HTTPS index whose address has no credentials, those of its host in the user's ``.netrc`` are used. They are
-    not used over HTTP, because that file contains neither scheme nor port. Its ``default`` entry is not used.
+    If the address of an HTTPS index has no credentials, the user's ``.netrc`` may have them for its host. They are not
+    used over HTTP, because that file contains neither scheme nor port. Its ``default`` entry is not used.
 
     Raises:
         InputError: If an address is malformed.

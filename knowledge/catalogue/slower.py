@@ -82,7 +82,7 @@ class Reproduction(StrictRecord):
     """A measurement of both versions with this program.
 
     Attributes:
-        ratio: Seconds of the slower version divided by those of the faster one.
+        ratio: Seconds of the slower version divided by seconds of the faster one.
         low: Lower end of its 95 % interval.
         high: Upper end.
         versions: The compared versions, the slower one first.
@@ -112,14 +112,14 @@ class SlowerRule(StrictRecord):
         versions: Specifier of the versions that are slow: the reported ones, and those up to the first fixed one.
         than: A version that was faster.
         workload: The slow part of a program, for people.
-        ratios: Seconds of the slow version divided by those of the faster one, one for each independent report.
+        ratios: Seconds of the slow version divided by seconds of the faster one, one ratio for each independent report.
         source: Address of the report.
         whole: Whether the ratios are of whole programs or models, not of one operation.
         parts: What stands for the slow part: the indicator, its parameters and its ``dtype``; empty if nothing does.
         local_versions: Local versions of the slow builds, empty text for builds without one; all builds if empty.
         other: Another package that must be in the stack; empty if none.
         other_versions: Specifier of its versions.
-        measured_as: Framework whose measured versions stand for those of the package, such as ``jax`` for ``jaxlib``;
+        measured_as: Framework whose measured versions stand for the package's, such as ``jax`` for ``jaxlib``;
             by default the package itself.
         hardware: Hardware that the slow-down was reported on.
         fixed: First version without the slow-down, for people; empty if unknown.

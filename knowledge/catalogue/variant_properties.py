@@ -1,6 +1,6 @@
 """Variant properties (PEP 825) that a machine supports, from its hardware profile; no provider plugin is run.
 
-The namespaces are those of the published provider plugins, with the order of their properties.
+The namespaces come from the published provider plugins, with the order of their properties.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def _digests(stored: Sequence[StoredBlock]) -> dict[str, str]:
 
 
 def _digest(block: StoredBlock) -> str:
-    """Return a digest of a block and of the format of its evidence, as long as that of the block."""
+    """Return a digest of a block and of the format of its evidence, as long as the block's digest."""
     return f"{FORMAT:02}{block.digest[2:]}"
 
 

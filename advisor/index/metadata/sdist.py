@@ -6,7 +6,7 @@ dynamic: a build backend cannot add to a field that is not declared
 (https://packaging.python.org/en/latest/specifications/pyproject-toml/#dynamic). If there is no such table, those of
 Poetry and flit hold for the build backends of that name, which copy them
 (https://python-poetry.org/docs/pyproject/, https://flit.pypa.io/en/stable/pyproject_toml.html#old-style-metadata). Name
-and version are those of the file.
+and version are the file's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Known vulnerabilities of package versions.
 
-They come from the local copy of an advisory database if one was imported, else from the records of the index, else, for
-versions without such a record, from a service with the API of OSV (https://google.github.io/osv.dev/post-v1-querybatch/).
+They come from the local copy of an advisory database if one was imported, else from the records of the index. For
+versions without such a record, a service with the API of OSV is asked
+(https://google.github.io/osv.dev/post-v1-querybatch/).
 """
 
 from __future__ import annotations

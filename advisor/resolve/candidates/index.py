@@ -133,7 +133,7 @@ class IndexCandidates:
         self._request_sizes([c.file for c in candidates if not self._is_sized(c)])
         if self._problem.policy.build_sdists:
             unbuilt = [c for c in unread if self._is_unbuilt(c)]
-            # An older version shall not be chosen because its build happens to need less than that of the newest one.
+            # An older version shall not be chosen because its build happens to need less than the newest one's build.
             newest = [c for name in sorted({c.name for c in unbuilt}) if (c := self._newest_unbuilt(name)) is not None]
             self._client.prefetch_builds(c.file for c in (*unbuilt, *newest))
             pending = [*newest, *pending]

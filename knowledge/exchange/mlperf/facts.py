@@ -36,7 +36,7 @@ class BenchmarkRules:
 
 
 def round_rules(round_: str, benchmark: str) -> BenchmarkRules:
-    """Return the rules of a round for a benchmark; those of the previous listed round if the round is not listed."""
+    """Return the rules of a round for a benchmark; if the round is not listed, the previous listed round counts."""
     rounds = mlperf_facts()["rounds"]
     earlier = [name for name in rounds if round_order(name) <= round_order(round_)] or list(rounds)[:1]
     listed = max(earlier, key=round_order)
