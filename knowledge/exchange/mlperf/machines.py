@@ -30,7 +30,7 @@ def read_machine(name: str, left: MutableMapping[str, str], warnings: list[str])
     Args:
         name: The system's name in the tree; it replaces what the description does not contain.
         left: Fields of the description.
-        warnings: List to which one sentence is added for each count that is no number, and for an accelerator that the
+        warnings: List to which one sentence is added for each count that is not a number, and for an accelerator that the
             catalogue does not contain.
     """
     system = name
