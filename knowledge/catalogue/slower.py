@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from knowledge.catalogue.entries import admits
 from knowledge.domain.hardware import Accelerator, HardwareProfile
@@ -146,29 +146,6 @@ class SlowerRule(StrictRecord):
     workaround: str = ""
     reproduction: Reproduction | None = None
     severity: Literal["slower"] = "slower"
-
-    def __post_init__(self) -> None:
-        """Check what the types do not say.
-
-        Raises:
-            ValueError: If a field has no sense.
-        """
-        try:
-            for specifier in (self.versions, self.other_versions, self.hardware.capability):
-                SpecifierSet(specifier)
-            than = Version(self.than)
-        except (InvalidSpecifier, InvalidVersion) as error:
-            raise ValueError(str(error)) from None
-        if not self.packages or not self.versions:
-            raise ValueError("`packages` and `versions` must not be empty")
-        if not self.ratios or min(self.ratios) < SMALLEST_RATIO:
-            raise ValueError(f"`ratios` must contain the ratio of each report, at least {SMALLEST_RATIO}")
-        if self.concerns(self.packages[0], than):
-            raise ValueError("`than` must not be one of the slow versions")
-        if bool(self.other) != bool(self.other_versions):
-            raise ValueError("`other` and `other_versions` belong together")
-        if any(not part.get("indicator") for part in self.parts):
-            raise ValueError("each of `parts` must name its `indicator`")
 
     @property
     def reported_ratio(self) -> float:

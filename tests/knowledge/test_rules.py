@@ -19,7 +19,6 @@ from knowledge.catalogue.rules import (
     shipped_rules,
     undeclared_requirements,
 )
-from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
 from knowledge.hardware.profiles import find_profile
 
@@ -224,8 +223,14 @@ def test_machine_code_runs_within_its_major_version_and_ptx_on_anything_newer() 
     assert runs_on((9, 0), machine_code=[], ptx=["8.0"])
 
 
+def test_every_rule_has_its_own_identity() -> None:
+    names = [rule.id for rule in shipped_rules()]
+
+    assert names == sorted(set(names))
+
+
 def test_the_error_of_a_malformed_rule_names_entry_and_field() -> None:
     text = "- {kind: conflict, id: x, severity: forbidden, package: a, versions: '', message: m}"
 
-    with pytest.raises(InputError, match=r"entry 1 \(`x`\): field `conflict.other`"):
-        read_entries(text, Rule, where="f", noun="rule")
+    with pytest.raises(ValueError, match="entry `x`: field `conflict.other`"):
+        list(read_entries(text, Rule))

@@ -30,8 +30,8 @@ def read_machine(name: str, left: MutableMapping[str, str], warnings: list[str])
     Args:
         name: The system's name in the tree; it replaces what the description does not contain.
         left: Fields of the description.
-        warnings: List to which one sentence is added for each count that is not a number, and for an accelerator that the
-            catalogue does not contain.
+        warnings: List to which sentences are added, about counts that are not numbers, and about an accelerator that
+            the catalogue does not contain.
     """
     system = name
     spelled, name = left.pop("accelerator_model_name", "")[:_LONGEST_NAME], name[:_LONGEST_NAME]
