@@ -15,8 +15,6 @@ from knowledge.catalogue.entries import admits
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.identity import StrictRecord
 
-SMALLEST_RATIO = 1.1
-"""Smaller reported slow-downs are within the noise of a report with one run on each version."""
 REPORT_DEVIATION = 0.53
 """Standard deviation of the log ratio of one report: how much independent reports of one slow-down, and this program's
 own measurements of it, differ, pooled over the rules with several of them. With the risk aversion of the estimator
@@ -112,7 +110,8 @@ class SlowerRule(StrictRecord):
         versions: Specifier of the versions that are slow: the reported ones, and those up to the first fixed one.
         than: A version that was faster.
         workload: The slow part of a program, for people.
-        ratios: Seconds of the slow version divided by seconds of the faster one, one ratio for each independent report.
+        ratios: Seconds of the slow version divided by seconds of the faster one, one ratio for each independent report,
+            at least 1.1: smaller ones are within the noise of a report with one run on each version.
         source: Address of the report.
         whole: Whether the ratios are of whole programs or models, not of one operation.
         parts: What stands for the slow part: the indicator, its parameters and its ``dtype``; empty if nothing does.
@@ -173,10 +172,6 @@ class SlowerRule(StrictRecord):
         if name not in self.packages or not admits(self.versions, version):
             return False
         return not self.local_versions or (version.local or "") in self.local_versions
-
-    def concerns_other(self, version: Version) -> bool:
-        """Whether a version of the other package is one that the slow-down needs."""
-        return admits(self.other_versions, version)
 
 
 def _mean_log(ratios: Sequence[float]) -> float:

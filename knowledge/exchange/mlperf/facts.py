@@ -105,5 +105,4 @@ def benchmark_name(name: str, round_: str) -> str:
 
 def mlperf_facts() -> Mapping[str, Any]:
     """Return the content of the file."""
-    document: Mapping[str, Any] = shipped_yaml("knowledge.exchange.mlperf", "facts.yaml")
-    return document
+    return shipped_yaml("knowledge.exchange.mlperf", "facts.yaml")
