@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -156,9 +155,7 @@ class IndexCandidates:
     def _request_sizes(self, files: Sequence[DistributionFile]) -> None:
         self._client.prefetch_sizes(files)
         for file in files:
-            self._requested_sizes[file.url] = None
-            with contextlib.suppress(UnavailableError):
-                self._requested_sizes[file.url] = self._client.size(file)
+            self._requested_sizes[file.url] = self._client.size(file)
 
     def _is_sized(self, candidate: Candidate) -> bool:
         """Whether the size of a candidate is known, or does not matter."""
