@@ -239,9 +239,7 @@ def environment_of(
 def code_of(settings: Mapping[str, Scalar], backend: str) -> tuple[str, ...]:
     """Return the lines of Python that apply settings in a framework, which its environment cannot apply.
 
-    Args:
-        settings: Values by name of the setting; those that the framework does not have are left out.
-        backend: Name of the framework.
+    Settings that the framework does not have are left out.
     """
     lines = (line.replace("{value}", value) for value, choice in _choices(settings, backend) for line in choice.code)
     return tuple(dict.fromkeys(lines))

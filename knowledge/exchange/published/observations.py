@@ -27,12 +27,7 @@ _LONGEST_TEXT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWarning:
-    """Something that was imported although it is not fully known.
-
-    Attributes:
-        message: One sentence.
-        hint: What it may mean; may be empty.
-    """
+    """Something that was imported although it is not fully known: one sentence, and what it may mean."""
 
     message: str
     hint: str = ""
