@@ -47,11 +47,7 @@ class ScoreBasis:
 
 
 def score_basis(
-    stack: Mapping[str, Version],
-    baseline: Mapping[str, Version],
-    *,
-    score: StackScore,
-    unmeasured: Iterable[str],
+    stack: Mapping[str, Version], baseline: Mapping[str, Version], *, score: StackScore, unmeasured: Iterable[str]
 ) -> ScoreBasis:
     """Return what the score of a stack is based on; speed is compared with the baseline, which may be empty."""
     terms = score.estimator.terms({name: [version] for name, version in stack.items()}, baseline or stack)

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
@@ -326,10 +325,7 @@ def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> Reso
         return None
     if root.constraint:
         return replace(problem, roots=tuple(r for r in problem.roots if r is not root))
-    free = Requirement(str(root.requirement))
-    free.specifier = SpecifierSet()
-    relaxed = replace(root, requirement=free, hashes=frozenset())
-    return replace(problem, roots=tuple(relaxed if r is root else r for r in problem.roots))
+    return replace(problem, roots=tuple(r.without_versions() if r is root else r for r in problem.roots))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

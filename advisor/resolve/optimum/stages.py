@@ -18,12 +18,7 @@ from advisor.resolve.score.costs import Bound, Budget, Objective
 class Stages:
     """Solves the objectives one after the other, with the values of the earlier ones fixed."""
 
-    def __init__(
-        self,
-        encoding: Encoding,
-        effort: Effort,
-        start: Sequence[Candidate],
-    ) -> None:
+    def __init__(self, encoding: Encoding, effort: Effort, start: Sequence[Candidate]) -> None:
         self._encoding = encoding
         self._terms = CostTerms(encoding)
         self._effort = effort
