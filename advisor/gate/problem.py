@@ -43,10 +43,7 @@ def references_of(problem: ResolutionProblem) -> tuple[DirectReference, ...]:
 
 
 def without_pins(problem: ResolutionProblem, lock: Lock) -> ResolutionProblem:
-    """Return a problem without its pins, if the lock is the project's own pinned requirements file.
-
-    A pin in such a file is the locked version, not a requirement.
-    """
+    """Return a problem without pins if the lock is its own requirements file: there, a pin is the locked version."""
     if not lock.is_project:
         return problem
     return replace(problem, roots=tuple(r.without_versions() if _is_pin(r) else r for r in problem.roots))

@@ -40,11 +40,6 @@ class ScoreBasis:
         """The criteria of the objective, in order."""
         return CRITERIA[self.objective]
 
-    @property
-    def includes_speed(self) -> bool:
-        """Whether speed is one of the criteria."""
-        return "speed" in self.criteria
-
 
 def score_basis(
     stack: Mapping[str, Version], baseline: Mapping[str, Version], *, score: StackScore, unmeasured: Iterable[str]
