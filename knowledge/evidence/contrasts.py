@@ -273,27 +273,15 @@ def machine_from(record: Mapping[str, Any]) -> Machine:
     return Machine(**{**record, **lists})
 
 
-_SHARED = {
-    "block": "texts",
-    "arm": "",
-    "label": "texts",
-    "family": "texts",
-    "backend": "texts",
-    "framework": "texts",
-    "machine": "machines",
-    "side": "sides",
-    "reference": "sides",
-    "mean": "",
-    "error": "",
-    "common": "",
-    "rounds": "",
-    "is_control": "",
-    "reference_arm": "",
-    "year": "",
-    "flops": "",
-    "bytes": "",
-}
-"""Attributes of a packed contrast, in order, each with the table that holds its values; empty for the row itself."""
+_PACKED = (
+    "block", "arm", "label", "family", "backend", "framework", "machine", "side", "reference", "mean", "error",
+    "common", "rounds", "is_control", "reference_arm", "year", "flops", "bytes",
+)  # fmt: skip
+"""Attributes of a packed contrast, in order."""
+_TABLES = {"machine": "machines", "side": "sides", "reference": "sides"} | dict.fromkeys(
+    ("block", "label", "family", "backend", "framework"), "texts"
+)
+"""Tables with the values of attributes that many contrasts share."""
 _ROUNDED = frozenset({"mean", "error", "common"})
 
 
@@ -303,15 +291,16 @@ def pack_contrasts(contrasts: Sequence[Contrast]) -> dict[str, Any]:
     # Many contrasts share one object.
     texts: dict[int, str] = {}
 
-    def cell(c: Contrast, name: str, table: str) -> Any:
+    def cell(c: Contrast, name: str) -> Any:
         value = getattr(c, name)
-        if not table:
+        if name not in _TABLES:
             return round(value, 9) if name in _ROUNDED else value
         if id(value) not in texts:
-            texts[id(value)] = json.dumps(value if table == "texts" else asdict(value), sort_keys=True)
-        return tables[table].setdefault(texts[id(value)], len(tables[table]))
+            texts[id(value)] = json.dumps(value if isinstance(value, str) else asdict(value), sort_keys=True)
+        table = tables[_TABLES[name]]
+        return table.setdefault(texts[id(value)], len(table))
 
-    rows = [[cell(c, name, table) for name, table in _SHARED.items()] for c in contrasts]
+    rows = [[cell(c, name) for name in _PACKED] for c in contrasts]
     return {"rows": rows, **{name: [json.loads(text) for text in table] for name, table in tables.items()}}
 
 
@@ -323,7 +312,7 @@ def unpack_contrasts(record: dict[str, Any]) -> tuple[Contrast, ...]:
         "sides": [Side(**entry) for entry in record["sides"]],
     }
     columns = [
-        map(tables[table].__getitem__, column) if table else column
-        for table, column in zip(_SHARED.values(), zip(*record["rows"], strict=True), strict=False)
+        map(tables[_TABLES[name]].__getitem__, column) if name in _TABLES else column
+        for name, column in zip(_PACKED, zip(*record["rows"], strict=True), strict=False)
     ]
-    return tuple(Contrast(**dict(zip(_SHARED, row, strict=True))) for row in zip(*columns, strict=True))
+    return tuple(Contrast(**dict(zip(_PACKED, row, strict=True))) for row in zip(*columns, strict=True))

@@ -39,7 +39,7 @@ class Score:
         runs: Number of runs.
         failed: Number of runs that did not converge.
         target: Quality that the round requires, or ``None``.
-        rules: Round by whose rules the score is computed; an earlier one if those of the round are not known.
+        rules: Round by whose rules the score is computed; an earlier one if the round's rules are not known.
     """
 
     round_: str

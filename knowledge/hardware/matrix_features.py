@@ -57,7 +57,7 @@ def matrix_features(cpu: Cpu) -> tuple[str, ...] | None:
     """Return the features of a processor that decide about matrix arithmetic.
 
     Args:
-        cpu: The processor. If its features are not listed, those of its microarchitecture count.
+        cpu: The processor. If its features are not listed, the features of its microarchitecture count.
 
     Returns:
         Their names, in the order of the catalogue; ``None`` if they are unknown.
@@ -110,7 +110,7 @@ def name_gap(cpu: Cpu) -> NameGap | None:
 
 
 def _in_order(features: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the features that decide about matrix arithmetic, in the order of the catalogue."""
+    """Return the features that decide about matrix arithmetic, in the order of the catalogue."""
     available = set(features)
     return tuple(name for name in feature_meanings() if name in available)
 

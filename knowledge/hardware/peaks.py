@@ -10,7 +10,7 @@ from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
 _FLOATS = ("float64", "float32", "tfloat32", "float16", "bfloat16")
 _EIGHT_BITS = ("float8", "int8")
 _CONSUMER_CLOCK = 4 / 3
-"""Clock of a consumer GPU with good cooling, relative to that of its peak rates: 2.1 GHz instead of 1582 MHz, see
+"""Clock of a consumer GPU with good cooling, relative to the clock of its peak rates: 2.1 GHz instead of 1582 MHz, see
 https://www.tomshardware.com/reviews/geforce-gtx-1080-ti-water-cooling,4975-2.html."""
 
 
@@ -18,7 +18,7 @@ https://www.tomshardware.com/reviews/geforce-gtx-1080-ti-water-cooling,4975-2.ht
 def peak_operations(accelerator: Accelerator, dtype: str) -> float | None:
     """Return an upper bound of the operations per second of one device.
 
-    It holds for every floating-point type, because frameworks may compute in a shorter type than that of the data.
+    It holds for every floating-point type, because frameworks may compute in a shorter type than the data's.
 
     Args:
         accelerator: The accelerators of a machine.

@@ -5,13 +5,11 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal, get_args
 
 from knowledge.domain.errors import InputError
 
-Role = Literal["runner", "reader"]
+ROLES = ("runner", "reader")
 """``runner`` may read and add observations; ``reader`` may only read."""
-ROLES: tuple[str, ...] = get_args(Role)
 _PREFIX = "seshat_"
 
 

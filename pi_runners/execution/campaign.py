@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
@@ -70,14 +70,6 @@ class FailureLimit:
         return f"not run again after {_MOST_FAILURES} failures: {last_line(failures[0])}"
 
 
-def _stored_key(name: str) -> str:
-    """Return the key of an attribute of a block in a stored plan.
-
-    The arms are stored under the key that earlier versions wrote, so that a campaign can continue after an update.
-    """
-    return "slots" if name == "arms" else name
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Arms to measure together on one machine.
@@ -98,8 +90,6 @@ class Block:
             is built from its lock.
         benchmark: Command of a project that is run in every arm instead of indicators; ``None`` for indicators.
     """
-
-    __pydantic_config__: ClassVar = {"alias_generator": _stored_key}
 
     name: str
     arms: tuple[Arm, ...]

@@ -1,4 +1,4 @@
-"""Applies the run-time settings that are a set of processors, and checks those of the whole process.
+"""Applies the run-time settings that are a set of processors, and checks the settings of the whole process.
 
 The environment of this process contains those that are environment variables; each backend applies the other ones.
 """

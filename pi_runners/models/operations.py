@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Parameters
-from pi_runners.harness.random_inputs import product
 from pi_runners.models.count import CanonicalShape, CountingLayers
 from pi_runners.models.layers import Filters, Pair
 from pi_runners.models.network import Network
@@ -78,26 +78,26 @@ class _RecordingLayers(CountingLayers):
         return super().convolution(name, x, filters)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        self._product(product(x.shape) // x.shape[1], 4 * filters, x.shape[1])
+        self._product(math.prod(x.shape) // x.shape[1], 4 * filters, x.shape[1])
         return super().transposed_convolution(name, x, filters)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         # Runtimes fold the normalisation into the convolution when they do not train.
         if self._with_backward:
-            self._record("normalisation", kind="batch", rows=product(x.shape) // x.shape[1], columns=x.shape[1])
+            self._record("normalisation", kind="batch", rows=math.prod(x.shape) // x.shape[1], columns=x.shape[1])
         return super().batch_norm(name, x, gain)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        self._record("normalisation", kind="layer", rows=product(x.shape[:-1]), columns=x.shape[-1])
+        self._record("normalisation", kind="layer", rows=math.prod(x.shape[:-1]), columns=x.shape[-1])
         return super().layer_norm(name, x, epsilon)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        self._record("embedding", rows=rows, width=width, lookups=product(indices.shape))
+        self._record("embedding", rows=rows, width=width, lookups=math.prod(indices.shape))
         return super().embedding(name, indices, rows, width)
 
     def tied_dense(self, name: str, x: Array) -> Array:
         rows, width = self._tables[name]
-        self._product(product(x.shape[:-1]), rows, width)
+        self._product(math.prod(x.shape[:-1]), rows, width)
         return super().tied_dense(name, x)
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
@@ -119,11 +119,11 @@ class _RecordingLayers(CountingLayers):
         return super().lstm(name, x, hidden, state)
 
     def gelu(self, x: Array, approximate: bool = False) -> Array:
-        self._record("elementwise", kind="tanh", rows=product(x.shape[:-1]), columns=x.shape[-1])
+        self._record("elementwise", kind="tanh", rows=math.prod(x.shape[:-1]), columns=x.shape[-1])
         return super().gelu(x, approximate)
 
     def add(self, x: Array, y: Array) -> Array:
-        self._record("elementwise", kind="add", rows=product(x.shape[:-1]), columns=x.shape[-1])
+        self._record("elementwise", kind="add", rows=math.prod(x.shape[:-1]), columns=x.shape[-1])
         return super().add(x, y)
 
     def attend(self, queries: Array, memory: Array) -> Array:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ from advisor.project.settings.code_settings import settings_in_code
 from advisor.project.workload.proposal import propose_workload
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS, frameworks
-from knowledge.exchange.published.names import read_framework
+from knowledge.exchange.published.names import read_word
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.execution.environment import StackLock
 from pi_runners.execution.program_archive import write_program
@@ -136,7 +138,7 @@ def test_its_names_are_known_in_published_tables_and_in_code(tmp_path: Path) -> 
     proposal = propose_workload(tmp_path)
 
     assert FRAMEWORKS["toy-arrays-cpu"] == "toy"
-    assert read_framework("Toy Arrays") == "toy-arrays"
+    assert read_word("framework", "Toy Arrays") == "toy-arrays"
     assert proposal is not None
     assert proposal.workload == "cnn-inference"
     assert [(s.name, s.value, s.backends) for s in settings_in_code(code)] == [("threads", "3", ("toy",))]
@@ -154,3 +156,26 @@ def test_a_framework_with_an_unknown_key_is_an_error_that_names_the_file(tmp_pat
     finally:
         pi_runners.frameworks.__path__.remove(str(tmp_path))
         frameworks.cache_clear()
+
+
+def test_knowledge_reads_the_frameworks_of_any_package_that_adds_them(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "toys" / "toy")
+    program = """
+import sys
+sys.modules["pi_runners"] = None
+from knowledge.domain import framework_packages
+from knowledge.domain.frameworks import frameworks
+try:
+    frameworks()
+except LookupError as error:
+    print(error)
+framework_packages.append("toys")
+print(*frameworks())
+"""
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path.cwd()}"}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+
+    assert run.stdout.splitlines() == [
+        "no package has added its frameworks to `knowledge.domain.framework_packages`",
+        "toy",
+    ]

@@ -24,7 +24,7 @@ def export_commit(
 ) -> Iterator[Path]:
     """Write the files of a commit that concern a project's packages to a temporary folder; nothing is executed.
 
-    Files that may contain run-time settings are written if they differ from those of the project. A symbolic link is
+    Files that may contain run-time settings are written if they differ from the project's. A symbolic link is
     written as a regular file with the content that it leads to in the same commit. The files that
     requirements files include are written, too, whatever their names are.
 

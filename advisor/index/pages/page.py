@@ -142,7 +142,7 @@ def _malformed(reason: object) -> str:
 
 
 def _json_entries(body: bytes, url: str, index: str) -> PageEntries:
-    # An entry has at most five containers: itself, its hashes, and those of its metadata under two names.
+    # An entry has at most five containers: itself, its hashes, and the hashes of its metadata under two names.
     if body.count(b"{") + body.count(b"[") > 5 * PAGE_FILES:
         raise ValueError(f"it lists more than {PAGE_FILES} files")
     try:

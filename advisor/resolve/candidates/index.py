@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,7 +129,7 @@ class IndexCandidates:
         self._request_sizes([c.file for c in candidates if not self._is_sized(c)])
         if self._problem.policy.build_sdists:
             unbuilt = [c for c in unread if self._is_unbuilt(c)]
-            # An older version shall not be chosen because its build happens to need less than that of the newest one.
+            # An older version shall not be chosen because its build happens to need less than the newest one's build.
             newest = [c for name in sorted({c.name for c in unbuilt}) if (c := self._newest_unbuilt(name)) is not None]
             self._client.prefetch_builds(c.file for c in (*unbuilt, *newest))
             pending = [*newest, *pending]
@@ -153,9 +152,7 @@ class IndexCandidates:
     def _request_sizes(self, files: Sequence[DistributionFile]) -> None:
         self._client.prefetch_sizes(files)
         for file in files:
-            self._requested_sizes[file.url] = None
-            with contextlib.suppress(UnavailableError):
-                self._requested_sizes[file.url] = self._client.size(file)
+            self._requested_sizes[file.url] = self._client.size(file)
 
     def _is_sized(self, candidate: Candidate) -> bool:
         """Whether the size of a candidate is known, or does not matter."""

@@ -158,7 +158,7 @@ def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:
 def _slowdown_findings(
     request: ResolutionRequest, stack: CandidateStack, current: Mapping[str, Version]
 ) -> Iterator[AdviceFinding]:
-    """Yield the documented slow-downs of a stack, and those of the baseline and the current lock that it avoids."""
+    """Yield the documented slow-downs of a stack, and the ones of the baseline and the current lock that it avoids."""
     score = request.score
     scored = score.slowdowns if "speed" in CRITERIA[score.objective] else None
     remaining = set()

@@ -157,7 +157,7 @@ def _share_a_variable(name: str, value: str, framework: str, other: str) -> bool
     """Whether a value of a setting in one framework also applies to another one in the same process."""
     setting, backends = shipped_settings()[name], (FRAMEWORKS[framework], FRAMEWORKS[other])
     choice = setting.choice(backends[0], value)
-    # A set of processors is that of the process.
+    # A set of processors belongs to the process.
     if setting.framework(ANY) is not None or (choice is not None and choice.processors):
         return True
     one, two = (environment_of({name: value}, backend, present={}, libraries={}) for backend in backends)

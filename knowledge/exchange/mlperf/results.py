@@ -69,8 +69,8 @@ def content_key(o: Observation) -> str:
 def distinct_results(observations: Iterable[Observation]) -> tuple[Observation, ...]:
     """Return MLPerf results with one observation for each log, sorted, in whatever order they come.
 
-    Of several copies, that of the earliest round remains; within a round that of the newest importer, then that of the
-    strictest benchmark, then the first by submitter, system and number.
+    Of several copies, the one of the earliest round remains. Within a round, the newest importer decides, then the
+    strictest benchmark, then the order of submitter, system and number.
     """
     first: dict[str, tuple[tuple[object, ...], Observation]] = {}
     for o in observations:

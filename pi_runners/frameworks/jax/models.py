@@ -210,7 +210,7 @@ def build(
         network: Definition of the model.
         p: Parameters of the model.
         mode: Mode of the model.
-        inputs: Inputs, whose shapes determine those of the weights.
+        inputs: Inputs, whose shapes determine the shapes of the weights.
         device: Device of the weights.
 
     Raises:
