@@ -104,10 +104,7 @@ class IndexCandidates:
         return self._candidates[name]
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
-        """Return the dependencies of a candidate on the target, or the additional ones of an extra.
-
-        `None` if the candidate's metadata is malformed, contradicts its file, or needs a build.
-        """
+        """Return a candidate's dependencies, or the additional ones of an extra; `None` if its metadata is unusable."""
         key = (candidate.file.url, extra)
         if key not in self._dependencies:
             try:
