@@ -21,7 +21,7 @@ from knowledge.catalogue.settings import shipped_settings
 from knowledge.catalogue.variant_properties import variant_namespaces
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.hardware.detect import detect
-from knowledge.hardware.profiles import shipped_profile
+from knowledge.hardware.profiles import find_profile
 
 # Libraries that are imported inside functions.
 _LAZY = (
@@ -60,7 +60,7 @@ for _read in (
     *(shipped_settings, workload_catalogue, detect),
 ):
     _read()
-shipped_profile("cpu-zen4")
+find_profile("cpu-zen4")
 trust_in(os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH)
 # Garbage collection in a forked process does not visit, and so does not copy, what they share.
 gc.freeze()

@@ -149,8 +149,7 @@ def shipped_settings() -> Mapping[str, Setting]:
     It is read with the standard library: measurements run where nothing else is installed.
 
     Raises:
-        InputError: If a file is malformed, two files have a setting of the same name, or a framework has one that the
-            catalogue does not contain.
+        InputError: If a file is malformed.
     """
     settings: dict[str, Setting] = {}
     applied = _settings_of_frameworks()
@@ -159,14 +158,10 @@ def shipped_settings() -> Mapping[str, Setting]:
         if not file.name.endswith(".toml"):
             continue
         for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
-            if name in settings:
-                raise InputError(f"the catalogue of settings contains `{name}` twice")
             try:
-                settings[name] = _setting(name, table, applied.pop(name, ()))
+                settings[name] = _setting(name, table, applied.get(name, ()))
             except (TypeError, KeyError, ValueError) as error:
                 raise InputError(f"the catalogue of settings, `{file.name}`, `{name}`: {error}") from None
-    if applied:
-        raise InputError(f"the catalogue of settings does not contain `{next(iter(applied))}`, which a framework has")
     return MappingProxyType(settings)
 
 
@@ -244,9 +239,7 @@ def environment_of(
 def code_of(settings: Mapping[str, Scalar], backend: str) -> tuple[str, ...]:
     """Return the lines of Python that apply settings in a framework, which its environment cannot apply.
 
-    Args:
-        settings: Values by name of the setting; those that the framework does not have are left out.
-        backend: Name of the framework.
+    Settings that the framework does not have are left out.
     """
     lines = (line.replace("{value}", value) for value, choice in choices_of(settings, backend) for line in choice.code)
     return tuple(dict.fromkeys(lines))

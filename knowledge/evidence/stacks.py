@@ -177,18 +177,11 @@ def _without_reference(observations: Iterable[Observation]) -> list[str]:
 
 
 def benchmark_comparisons(store: KnowledgeBase, identity: str) -> tuple[Comparison, ...]:
-    """Return the measured ratios of a benchmark: each arm compared with the reference of its block.
+    """Return the measured ratios of a benchmark: each arm compared with the reference of its block, in order.
 
-    A ratio above 1 is better than the reference, whatever the benchmark's metric is. Results of an older version of
-    the program have another identity.
-
-    Args:
-        store: The knowledge base.
-        identity: Identity of the benchmark (:attr:`pi_runners.execution.benchmark.Benchmark.identity`).
-
-    Returns:
-        The comparisons in order of block and arm, with the A/A controls and those without a result
-        (:attr:`~knowledge.evidence.compare.Comparison.conclusive`).
+    A ratio above 1 is better than the reference, whatever the benchmark's metric is. Controls (A/A) and comparisons
+    without a result (:attr:`~knowledge.evidence.compare.Comparison.conclusive`) are included. Results of an older
+    version of the program have another :attr:`~pi_runners.execution.benchmark.Benchmark.identity`.
     """
     observations = store.observations(indicator=BENCHMARK)
     return compare_block(o for o in observations if o.indicator.parameters.get("identity") == identity)

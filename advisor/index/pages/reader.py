@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,25 @@ class ProjectPage:
         digest: SHA-256 of the page and its addresses before and after redirects; empty for a directory, whose content
             may change at any time.
         exists: Whether the index has the project.
-        read: Returns the files that a selector accepts; without a selector, all wheels and sdists.
+        entries: Returns the entries of an existing page; raises :class:`ValueError` if it is not a project page.
+        url: Address of the page; empty for a directory.
     """
 
     digest: str
     exists: bool
-    read: Callable[[FileSelector | None], Listing]
+    entries: Callable[[], PageEntries]
+    url: str = ""
+
+    def read(self, selector: FileSelector | None) -> Listing:
+        """Return the files that a selector accepts; without a selector, all wheels and sdists.
+
+        Raises:
+            UnavailableError: If it is not a project page, or its cached content is damaged and cannot be replaced.
+        """
+        if not self.exists:
+            return Listing()
+        with _explained(self.url):
+            return self.entries().select(selector)
 
     @cached_property
     def files(self) -> tuple[DistributionFile, ...]:
@@ -139,14 +152,15 @@ class Pages:
             return self._stored_page(key, self._entries.write(key, about, fresh=fresh))
         about = {"etag": answer.etag, "digest": digest, "exists": exists, "type": answer.content_type}
         about |= {"url": url, "index": base, "requested": requested}
-        # Only valid pages are cached.
-        entries = _entries_of(answer.body, about)
+        with _explained(url):
+            # Only valid pages are cached.
+            entries = _entries_of(answer.body, about) if exists else None
         cache = self._access.cache
         if exists:
             cache.write("bodies", key, answer.body)
         about = self._entries.write(key, about, fresh=fresh)
         if exists and not cache.path_of("bodies", key).exists():
-            return _page_of(answer.body, about)
+            return _page_of(about, partial(_entries_of, answer.body, about))
         return self._stored_page(key, about, entries)
 
     def _body(self, key: str, about: dict[str, Any]) -> bytes | None:
@@ -160,14 +174,13 @@ class Pages:
         """Return a cached page. Entries that were just parsed are kept until it is read once."""
         parsed = [] if entries is None else [entries]
 
-        def read(selector: FileSelector | None) -> Listing:
+        def read() -> PageEntries:
             with suppress(IndexError):
-                return _selected(parsed.pop(), about, selector)
+                return parsed.pop()
             body = self._body(key, about)
-            page = self._replace_damaged(key, about) if body is None else _page_of(body, about)
-            return page.read(selector)
+            return self._replace_damaged(key, about).entries() if body is None else _entries_of(body, about)
 
-        return ProjectPage(digest=about["digest"], exists=bool(about["exists"]), read=read)
+        return _page_of(about, read)
 
     def _replace_damaged(self, key: str, about: dict[str, Any]) -> ProjectPage:
         """Request a page again because its cached body is damaged; it is an error if it has changed."""
@@ -193,7 +206,8 @@ class Pages:
         except OSError as error:
             raise UnavailableError(f"the index page `{page}` cannot be read: {error.strerror}") from None
         digest = hashlib.sha256(url.encode() + body).hexdigest()
-        return _page_of(body, {"digest": digest, "exists": True, "type": "text/html", "url": url, "index": base})
+        about = {"digest": digest, "exists": True, "type": "text/html", "url": url, "index": base}
+        return _page_of(about, partial(_entries_of, body, about))
 
 
 def _digest(key: str, url: str, body: bytes) -> str:
@@ -201,47 +215,28 @@ def _digest(key: str, url: str, body: bytes) -> str:
 
 
 def _directory_listing(files: tuple[DistributionFile, ...], *, exists: bool) -> ProjectPage:
-    def read(selector: FileSelector | None) -> Listing:
-        is_selected = selector or is_distribution
-        return Listing(files=tuple(f for f in files if is_selected(f.filename)))
-
-    return ProjectPage(digest="", exists=exists, read=read)
+    entries = PageEntries(items=[(file.filename, file) for file in files], make=lambda _, file: file)
+    return ProjectPage(digest="", exists=exists, entries=lambda: entries)
 
 
-def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
-    """Return the page with a body; reading it raises :class:`IndexAnswerError` if the body is not a page."""
-
-    def read(selector: FileSelector | None) -> Listing:
-        return _selected(_entries_of(body, about), about, selector)
-
-    return ProjectPage(digest=about["digest"], exists=about["exists"], read=read)
+def _page_of(about: dict[str, Any], entries: Callable[[], PageEntries]) -> ProjectPage:
+    return ProjectPage(digest=about["digest"], exists=bool(about["exists"]), entries=entries, url=about["url"])
 
 
-def _entries_of(body: bytes, about: dict[str, Any]) -> PageEntries | None:
-    """Return the entries of a page; `None` if it does not exist."""
-    if not about["exists"]:
-        return None
-    with _explained(about):
-        links = about.get("requested") == about["index"]
-        return parse_page(body, about["type"], url=about["url"], index=about["index"], links=links)
-
-
-def _selected(entries: PageEntries | None, about: dict[str, Any], selector: FileSelector | None) -> Listing:
-    if entries is None:
-        return Listing()
-    with _explained(about):
-        return entries.select(selector)
+def _entries_of(body: bytes, about: dict[str, Any]) -> PageEntries:
+    links = about.get("requested") == about["index"]
+    return parse_page(body, about["type"], url=about["url"], index=about["index"], links=links)
 
 
 @contextmanager
-def _explained(about: dict[str, Any]) -> Iterator[None]:
+def _explained(url: str) -> Iterator[None]:
     """Explain why an answer is not a page."""
     try:
         yield
     except ValueError as error:
         reason = " ".join(str(error).split())[:300]
         raise IndexAnswerError(
-            f"`{without_credentials(about['url'])}` did not answer with a project page: {reason}",
+            f"`{without_credentials(url)}` did not answer with a project page: {reason}",
             hint="check the index address: a project name must follow it directly, as in `.../simple/NAME/`",
         ) from None
 

@@ -127,12 +127,7 @@ class _Requirements(LockFormat):
 
 
 def with_pins(text: str, versions: Mapping[str, Version]) -> str:
-    """Return the text of a requirements file with new pinned versions.
-
-    Args:
-        text: Text of the file; it must have no hashes, which would no longer match.
-        versions: New versions by normalised name; other packages keep their versions.
-    """
+    """Return the text of a requirements file without hashes with new pinned versions, by normalised name."""
     return "".join(_line(line, versions) for line in text.splitlines(keepends=True))
 
 

@@ -104,11 +104,7 @@ def _unknown_lists(values: _SetupValues, *, with_extras: bool) -> list[str]:
 
 
 def setup_identity(directory: Path) -> tuple[str, str]:
-    """Return the name and the version that setup files state, each empty if they do not.
-
-    Raises:
-        InputError: If a file cannot be read.
-    """
+    """Return the name and the version that setup files state, each empty if they do not."""
     declared = _section(directory / "setup.cfg", "metadata")
     name, version = declared.get("name", ""), _declared_version(directory, declared.get("version", ""))
     if (directory / "setup.py").is_file() and not (name and version):
@@ -121,7 +117,6 @@ def setup_extras(directory: Path) -> tuple[str, ...]:
     """Return the extras that setup files state.
 
     Raises:
-        InputError: If a file cannot be read.
         NotStaticError: If they are known only after a build.
     """
     values = _declared(directory) or _programmed(directory / "setup.py")
@@ -140,11 +135,7 @@ def _declared_version(directory: Path, text: str) -> str:
 
 
 def file_within(directory: Path, name: str) -> Path:
-    """Return a file that a project names, which must be in its directory, as setuptools demands.
-
-    Raises:
-        InputError: If it is outside.
-    """
+    """Return a file that a project names, which must be in its directory, as setuptools demands."""
     path = directory / name.strip()
     if not path.resolve().is_relative_to(directory.resolve()):
         raise InputError(f"`{name.strip()}` is outside of the directory `{directory}` of the project that names it")
@@ -193,11 +184,7 @@ def _declared(directory: Path) -> _SetupValues | None:
 
 
 def _programmed(path: Path) -> _SetupValues:
-    """Return the values in `setup.py`.
-
-    Raises:
-        InputError: If it is not a Python file that calls `setup` once.
-    """
+    """Return the values in `setup.py`."""
     text = read_text(path)
     if len(text) > _MOST_CHARACTERS:
         raise InputError(f"`{path}` cannot be read: it is longer than {_MOST_CHARACTERS} characters")
@@ -205,7 +192,7 @@ def _programmed(path: Path) -> _SetupValues:
         module = StaticModule(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"`{path}` is not valid Python: {error}") from None
-    calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call) and _is_setup(node.func)]
+    calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call) and _name_of(node) == "setup"]
     if len(calls) != 1:
         raise UnbuiltProjectError(
             f"`{path}` calls `setup` {len(calls)} times, so that its requirements are only known after a build"
@@ -242,10 +229,8 @@ def _states_no_version(call: ast.Call) -> bool:
     return not names & {None, "version", "use_scm_version", "setup_requires", "pbr", "cmdclass", "distclass"}
 
 
-def _is_setup(function: ast.expr) -> bool:
-    return (isinstance(function, ast.Name) and function.id == "setup") or (
-        isinstance(function, ast.Attribute) and function.attr == "setup"
-    )
+def _name_of(call: ast.Call) -> str:
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def _mentioned_files(directory: Path, module: StaticModule, node: ast.expr) -> tuple[Path, ...]:

@@ -80,10 +80,7 @@ def _document(stack: StackSizes) -> dict[str, Any]:
 
 
 def tiles(stack: StackSizes, *, is_narrow: bool = False) -> tuple[Tile, ...]:
-    """Return the treemap of a stack, the largest package first; packages without a known size are left out.
-
-    In a narrow window, labels have several lines.
-    """
+    """Return the treemap of the packages of known size, the largest first; labels have several lines if narrow."""
     width, height = _NARROW_MAP if is_narrow else _WIDE_MAP
     measure = stack.best_known
     entries = [(p.name, p.size(measure) or 0) for p in stack.largest_first if p.size(measure)]

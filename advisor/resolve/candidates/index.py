@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -105,10 +104,7 @@ class IndexCandidates:
         return self._candidates[name]
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
-        """Return the dependencies of a candidate on the target, or the additional ones of an extra.
-
-        `None` if the candidate's metadata is malformed, contradicts its file, or needs a build.
-        """
+        """Return a candidate's dependencies, or the additional ones of an extra; `None` if its metadata is unusable."""
         key = (candidate.file.url, extra)
         if key not in self._dependencies:
             try:
@@ -156,9 +152,7 @@ class IndexCandidates:
     def _request_sizes(self, files: Sequence[DistributionFile]) -> None:
         self._client.prefetch_sizes(files)
         for file in files:
-            self._requested_sizes[file.url] = None
-            with contextlib.suppress(UnavailableError):
-                self._requested_sizes[file.url] = self._client.size(file)
+            self._requested_sizes[file.url] = self._client.size(file)
 
     def _is_sized(self, candidate: Candidate) -> bool:
         """Whether the size of a candidate is known, or does not matter."""

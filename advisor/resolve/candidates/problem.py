@@ -223,10 +223,7 @@ class ResolutionProblem:
         fresh = {substitution.package: substitution for substitution in substitutions}
         limits = tuple(
             RootRequirement(
-                requirement=Requirement(f"{s.replacement}{s.versions}"),
-                origin=s.source,
-                constraint=True,
-                is_added=True,
+                requirement=Requirement(f"{s.replacement}{s.versions}"), origin=s.source, constraint=True, is_added=True
             )
             for s in fresh.values()
             if s.versions
@@ -241,8 +238,6 @@ class ResolutionProblem:
 
     def with_overridden_roots(self) -> ResolutionProblem:
         """Return the problem with its overrides applied to the project's own requirements."""
-        if not self.overrides:
-            return self
         return replace(self, roots=tuple(new for root in self.roots for new in self._overridden_root(root)))
 
     def _overridden_root(self, root: RootRequirement) -> tuple[RootRequirement, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
@@ -150,9 +149,3 @@ def _alternative(
         prediction=request.score.estimator.predict(best.stack.versions, optimum.stack.versions),
         changes=differences(optimum.stack.versions, best.stack.versions),
     )
-
-
-def alternatives_of(explanation: Explanation) -> Sequence[tuple[str, Alternative]]:
-    """Return the alternatives, each with its title."""
-    titles = (("the newest", explanation.against_newest), ("the runner-up", explanation.runner_up))
-    return [(name, alternative) for name, alternative in titles if alternative is not None]

@@ -76,11 +76,7 @@ def run_obstacle(label: str, versions: Mapping[str, Version], score: StackScore)
 
 
 def collect_findings(
-    request: ResolutionRequest,
-    optimum: Optimum,
-    prediction: Prediction,
-    *,
-    current: Mapping[str, Version],
+    request: ResolutionRequest, optimum: Optimum, prediction: Prediction, *, current: Mapping[str, Version]
 ) -> list[AdviceFinding]:
     """Return the findings about the best stack of a request, and about the current lock, which may be empty."""
     source, rules, stack = request.source, request.score.rules, optimum.stack

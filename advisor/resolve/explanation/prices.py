@@ -132,10 +132,7 @@ def python_prices(
 
 
 def with_own_baseline(request: ResolutionRequest) -> ResolutionRequest:
-    """Return the request with the baseline of its own problem, as an advice for this problem has it.
-
-    The baseline stays as it is if the plain resolver finds none.
-    """
+    """Return the request with the baseline of its own problem, or unchanged if the plain resolver finds none."""
     try:
         baseline = resolve_newest_stack(request.problem, request.source, request.effort.limit, max_rounds=FIRST_ROUNDS)
     except NoStackError:

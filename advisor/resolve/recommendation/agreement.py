@@ -86,10 +86,7 @@ def agree(solved: Mapping[str, Solved], *, limit: TimeLimit) -> Agreement:
 
 
 def differing(stacks: Iterable[tuple[ResolutionRequest, Iterable[Candidate]]]) -> tuple[str, ...]:
-    """Return the packages that the stacks of some requests have in different releases, sorted.
-
-    A package that replaces another one counts as that one.
-    """
+    """Return the packages in different releases, sorted; one that replaces another package counts as that one."""
     releases: dict[str, set[str]] = {}
     for request, stack in stacks:
         for candidate in stack:

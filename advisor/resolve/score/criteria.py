@@ -11,12 +11,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import (
-    NO_PACKAGES,
-    Candidate,
-    CandidatePolicy,
-    CandidateStack,
-)
+from advisor.resolve.candidates.problem import NO_PACKAGES, Candidate, CandidatePolicy, CandidateStack
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.costs import Bound, Candidates, Choice, Objective
 from advisor.resolve.score.setting_choice import TargetSettings
@@ -178,7 +173,7 @@ class StackScore:
         total = self.speed(offered)
         of_slowdowns = total.value(self.reference) - objective.value(self.reference)
         steps = most + of_slowdowns - total.value(stack)
-        if steps <= 0 or comparison.counts(*self.whole_gain(stack, only_counted=True)):
+        if steps <= 0 or comparison.counted(*self.whole_gain(stack, only_counted=True)) > 0:
             return None
         measured = {name for name, _ in total.costs} | {n for pair in total.pairs for n, _ in pair}
         choices = frozenset((c.name, c.version) for c in stack if c.name in measured)

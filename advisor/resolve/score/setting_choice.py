@@ -62,10 +62,7 @@ class TargetSettings:
         return misfit is None or misfit.is_unknown
 
     def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
-        """Return a value for which only a feature of the machine is missing, and which; `None` for other values.
-
-        The framework emulates it, or ignores it.
-        """
+        """Return a value that the machine emulates or ignores, and which feature it lacks; `None` for other values."""
         choice, misfit = self._judged(framework, value, version)
         if choice is None or misfit is None or misfit.is_unknown or misfit.subject not in ("features", "capability"):
             return None

@@ -23,12 +23,7 @@ READER = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedFile:
-    """A file without an observation.
-
-    Attributes:
-        path: Path in the tree.
-        reason: Why it was skipped.
-    """
+    """A file of a tree without an observation, with the reason."""
 
     path: str
     reason: str
