@@ -120,14 +120,10 @@ def check(
     before: GatePolicy | None = None,
     policy_changes: Sequence[Finding] = (),
 ) -> GateResult:
-    """Check a project for its targets. The result says whether the check could be completed.
+    """Check a project for its targets, on a date in UTC. The result says whether the check could be completed.
 
-    Args:
-        cases: The project and a target, for each target.
-        policy: The policy.
-        today: The date, in UTC.
-        before: The policy of the base, if there is one: problems of exceptions that it has, too, are not reported.
-        policy_changes: Findings about the project's own policy, if it differs from the policy that is applied.
+    Problems of exceptions that the policy of the base (`before`) has, too, are not reported. `policy_changes` are
+    findings about the project's own policy, if it differs from the policy that is applied.
     """
     targets = tuple(check_target(case, policy, today=today) for case in cases)
     every = [*policy_changes, *(f for target in targets for f in target.findings)]

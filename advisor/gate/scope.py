@@ -147,17 +147,7 @@ class Scope:
         source: str = "",
         cause: Cause = _NO_CAUSE,
     ) -> Finding:
-        """Return a finding with the level that the policy gives its code.
-
-        Args:
-            code: Code of the finding, such as ``ADV001``.
-            message: One sentence, without a final full stop.
-            package: The package that it is about, if any.
-            place: Where it points; by default the package's entry in the lock.
-            subject: What distinguishes it from other findings of the same code and package.
-            source: Where the fact comes from.
-            cause: The versions and files that cause it.
-        """
+        """Return a finding with the level that the policy gives its code; by default, its place is the package's."""
         return Finding(
             code=code,
             level=self.policy.level_of(code),

@@ -100,12 +100,7 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedReplacements:
-    """Which packages may replace others.
-
-    Attributes:
-        by_hardware: Whether replacements are allowed that depend on nothing but the hardware.
-        by_name: Replacement by package, whatever it must not need.
-    """
+    """Which packages may replace others: those that depend on nothing but the hardware, and those that are named."""
 
     by_hardware: bool = False
     by_name: Mapping[NormalizedName, NormalizedName] = field(default_factory=dict)
