@@ -14,12 +14,11 @@ from packaging.utils import NormalizedName
 from advisor.gate.checks import checks_of
 from advisor.gate.checks.artifacts import LockArtifacts
 from advisor.gate.checks.speed_limits import check_gap
-from advisor.gate.comparison import LockComparison, compare
+from advisor.gate.comparison import LockComparison, compare, setting_changes, with_settings_of_lock
 from advisor.gate.findings import Finding, Place, gate_codes, merge_targets
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import GateCase, InstallableFiles, ProjectState, Scope
-from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
 from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES

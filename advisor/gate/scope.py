@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 from packaging.utils import NormalizedName
 
 from advisor.domain.direct_reference import DirectReference
-from advisor.gate.comparison import LockComparison
+from advisor.gate.comparison import LockComparison, RecommendedValues, with_settings_of_lock
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.gate.recommendation import RecommendedStack
-from advisor.gate.setting_changes import RecommendedValues, with_settings_of_lock
 from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.project.settings.interface import ProjectSetting
