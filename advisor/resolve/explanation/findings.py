@@ -32,7 +32,7 @@ _MOST_NAMES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceFinding:
-    """A warning or a note about the recommendation: one sentence, with a stable code such as ``ADV101``."""
+    """A ``warning`` or a ``note`` about the recommendation: one sentence, with a stable code such as ``ADV101``."""
 
     code: str
     severity: str
