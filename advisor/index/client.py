@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from packaging.utils import NormalizedName
 
-from advisor.index.access import IndexAccess
+from advisor.index.access import Futures, IndexAccess
 from advisor.index.addresses import local_path
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
@@ -35,7 +34,6 @@ from knowledge.domain.identity import content_hash
 _M_ARENA_MAX = -8
 """The parameter of `mallopt` for the number of pools."""
 _WORKERS = 16
-_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
@@ -49,34 +47,6 @@ class _Inline(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
-
-
-class _Futures(Generic[_K, _T]):
-    """Results of tasks by key. The task of a key is started once, whichever thread asks for it first."""
-
-    def __init__(self, pool: Executor, task: Callable[..., _T]) -> None:
-        self._pool = pool
-        self._task = task
-        self._lock = threading.Lock()
-        self._futures: dict[_K, Future[_T]] = {}
-
-    def start(self, key: _K, *values: Any, **options: Any) -> Future[_T]:
-        """Return the future of a key; its task is started if it was not yet."""
-        with self._lock:
-            if key not in self._futures:
-                self._futures[key] = self._pool.submit(self._task, *values, **options)
-            return self._futures[key]
-
-    def forget(self, keys: Iterable[_K]) -> None:
-        """Let the tasks of keys start again."""
-        with self._lock:
-            for key in keys:
-                del self._futures[key]
-
-    def started(self) -> dict[_K, Future[_T]]:
-        """Return the futures by key."""
-        with self._lock:
-            return dict(self._futures)
 
 
 class IndexClient:
@@ -136,11 +106,12 @@ class IndexClient:
         self._builders = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1), thread_name_prefix="build")
         self._build_processes = StoppableProcesses()
         self._background = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="ahead")
-        self._pages: _Futures[tuple[NormalizedName, str], ProjectPage] = _Futures(self._pool, self._reader.read)
-        self._metadata: _Futures[str, CoreMetadata] = _Futures(self._pool, self.distributions.metadata)
-        self._built: _Futures[str, CoreMetadata] = _Futures(self._builders, self._build)
-        self._variants: _Futures[str, VariantMetadata | str] = _Futures(self._pool, VariantFiles(access).read)
-        self._records: _Futures[PackageVersion, tuple[str, ...] | None] = _Futures(self._pool, self._advisories.read)
+        self._pages: Futures[tuple[NormalizedName, str], ProjectPage] = Futures(self._pool, self._reader.read)
+        self._linked: Futures[str, Mapping[NormalizedName, ProjectPage]] = Futures(self._pool, self._reader.linked)
+        self._metadata: Futures[str, CoreMetadata] = Futures(self._pool, self.distributions.metadata)
+        self._built: Futures[str, CoreMetadata] = Futures(self._builders, self._build)
+        self._variants: Futures[str, VariantMetadata | str] = Futures(self._pool, VariantFiles(access).read)
+        self._records: Futures[PackageVersion, tuple[str, ...] | None] = Futures(self._pool, self._advisories.read)
 
     def close(self) -> None:
         """Cancel the queued requests, stop the builds and end the threads."""
@@ -201,7 +172,8 @@ class IndexClient:
                 if self.configuration.strategy == "first-index":
                     break
         pages += [self._page(project, base) for base in self._local]
-        return pages + [self._reader.linked(links, project) for links in self.configuration.find_links]
+        linked = (self._linked.start(links, links).result() for links in self.configuration.find_links)
+        return pages + [by_project[project] for by_project in linked if project in by_project]
 
     def _builds(self, project: NormalizedName, base: str) -> ProjectPage | None:
         """Return the page of a project on an index with further builds; `None` if it cannot be read."""
@@ -216,10 +188,10 @@ class IndexClient:
 
     def digests(self, projects: Iterable[str]) -> dict[str, str]:
         """Return a hash of the pages of each project, by its normalised name."""
+        pages = {name: self.pages(NormalizedName(name)) for name in projects}
         return {
-            name: content_hash([p.digest or [[f.filename, f.size] for f in p.files] for p in self.pages(project)])
-            for name in projects
-            for project in [NormalizedName(name)]
+            name: content_hash([p.digest or [[f.filename, f.size] for f in p.files] for p in listed])
+            for name, listed in pages.items()
         }
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:

@@ -31,9 +31,7 @@ def _specifiers(text: str) -> SpecifierSet:
 def shipped_entries(folder: Traversable, kinds: Any) -> tuple[Any, ...]:
     """Return the entries of all YAML files in a folder, sorted by identity.
 
-    Args:
-        folder: The folder.
-        kinds: The union of the dataclasses of entries; their field ``kind`` says which of them an entry is.
+    The field ``kind`` of an entry says which of ``kinds``, a union of dataclasses, it is.
     """
     entries = (entry for file in yaml_files(folder) for entry in read_entries(file.read_text(encoding="utf-8"), kinds))
     return tuple(sorted(entries, key=lambda entry: entry.id))

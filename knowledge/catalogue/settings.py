@@ -175,24 +175,17 @@ def _settings_of_frameworks() -> dict[str, list[dict[str, Any]]]:
 
 
 def _setting(name: str, table: Mapping[str, Any], of_frameworks: Iterable[Mapping[str, Any]]) -> Setting:
-    return Setting(
-        name=name,
-        **{
-            **table,
-            "devices": tuple(table["devices"]),
-            "excludes": tuple(table.get("excludes", ())),
-            "frameworks": tuple(map(_framework, (*table.get("frameworks", ()), *of_frameworks))),
-        },
-    )
+    listed = (*table.get("frameworks", ()), *of_frameworks)
+    return Setting(name=name, **{**_with_tuples(table), "frameworks": tuple(map(_framework, listed))})
 
 
 def _framework(table: Mapping[str, Any]) -> FrameworkSetting:
-    return FrameworkSetting(**{**table, "choices": tuple(map(_choice, table["choices"]))})
+    choices = tuple(SettingChoice(**_with_tuples(choice)) for choice in table["choices"])
+    return FrameworkSetting(**{**table, "choices": choices})
 
 
-def _choice(table: Mapping[str, Any]) -> SettingChoice:
-    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-    return SettingChoice(**values)
+def _with_tuples(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
 
 LARGEST = 2**31 - 1
@@ -239,9 +232,7 @@ def environment_of(
 def code_of(settings: Mapping[str, Scalar], backend: str) -> tuple[str, ...]:
     """Return the lines of Python that apply settings in a framework, which its environment cannot apply.
 
-    Args:
-        settings: Values by name of the setting; those that the framework does not have are left out.
-        backend: Name of the framework.
+    Settings that the framework does not have are left out.
     """
     lines = (line.replace("{value}", value) for value, choice in _choices(settings, backend) for line in choice.code)
     return tuple(dict.fromkeys(lines))

@@ -57,12 +57,7 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockEvidence:
-    """Contrasts and run outcomes of blocks.
-
-    Attributes:
-        contrasts: Contrasts in order of block, label and arm.
-        runs: Distinct run outcomes.
-    """
+    """Contrasts of blocks in order of block, label and arm, and distinct run outcomes."""
 
     contrasts: tuple[Contrast, ...]
     runs: tuple[RunOutcome, ...]

@@ -138,9 +138,7 @@ def compare_block(
 def refusals(observations: Iterable[Observation], *, references: References | None = None) -> tuple[Refusal, ...]:
     """Return the rounds in which arms ran under other conditions than their reference; they are not compared.
 
-    Args:
-        observations: Observations of any number of blocks.
-        references: Arms to compare with, instead of the measured references.
+    ``references`` are arms to compare with, instead of the measured references.
     """
     refused = []
     for (block, label, arm), runs, reference in _pairs(observations, references):

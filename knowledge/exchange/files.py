@@ -40,12 +40,7 @@ _LARGEST_COUNT = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedLine:
-    """A line of a file that is left out.
-
-    Attributes:
-        number: Line number, from 1.
-        reason: Why it is left out.
-    """
+    """A line of a file that is left out: its number, from 1, and the reason."""
 
     number: int
     reason: str

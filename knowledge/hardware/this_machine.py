@@ -48,11 +48,7 @@ def _linker_cache() -> Mapping[str, tuple[Path, ...]]:
 
 
 def read_linker_cache(listed: str) -> dict[str, tuple[Path, ...]]:
-    """Return the paths by file name that the output of ``ldconfig -p`` contains.
-
-    Args:
-        listed: The output; a line is ``NAME (kind, architecture) => PATH``.
-    """
+    """Return the paths by file name in the output of ``ldconfig -p``, whose lines are ``NAME (kind, ...) => PATH``."""
     paths: dict[str, tuple[Path, ...]] = {}
     for line in listed.splitlines():
         description, arrow, path = line.strip().partition(" => ")

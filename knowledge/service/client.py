@@ -211,16 +211,9 @@ def pull(
     *,
     progress: Callable[[str], None],
 ) -> DeliveryReceipt:
-    """Fetch every block that a knowledge base does not have, or has with other observations.
+    """Fetch every block that a knowledge base does not have, or has with other observations, and ``add`` it there.
 
-    Args:
-        service: The service to fetch from.
-        store: The local knowledge base.
-        add: Adds observations to the local knowledge base.
-        progress: Called with the name of each block.
-
-    Returns:
-        The sum of the results of ``add``.
+    ``progress`` is called with the name of each block.
     """
     local = {block.name: block.digest for block in store.blocks()}
     total = DeliveryReceipt(added=0, known=0, quarantined=[])

@@ -286,7 +286,6 @@ class _XzFile(io.RawIOBase):
         self._decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_BYTES)
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
         return True
 
     def read(self, size: int = -1) -> bytes:

@@ -40,10 +40,10 @@ class CoreMetadata:
 
     name: NormalizedName
     version: Version
-    requires: tuple[Requirement, ...]
-    extras: frozenset[NormalizedName]
-    requires_python: SpecifierSet | None
-    dynamic: bool
+    requires: tuple[Requirement, ...] = ()
+    extras: frozenset[NormalizedName] = frozenset()
+    requires_python: SpecifierSet | None = None
+    dynamic: bool = False
     licenses: tuple[str, ...] = ()
     variant_requires: tuple[str, ...] = ()
 

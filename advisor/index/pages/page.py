@@ -238,7 +238,6 @@ class _LinkCollector:
         self._events = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Handle the start of an element."""
         self._count()
         self._finish(tag)
         if tag == "base" and self.base is None and "href" in attributes:
@@ -248,18 +247,15 @@ class _LinkCollector:
             self._attributes, self._text, self._remaining = attributes, [], NAME_CHARACTERS + 1
 
     def data(self, text: str) -> None:
-        """Handle a piece of text."""
         self._count()
         if self._attributes is not None and self._remaining > 0:
             self._text.append(text[: self._remaining])
             self._remaining -= len(text)
 
     def end(self, tag: str) -> None:
-        """Handle the end of an element."""
         self._finish(tag)
 
     def close(self) -> None:
-        """Handle the end of the page."""
         self._finish("html")
 
     def _finish(self, tag: str) -> None:

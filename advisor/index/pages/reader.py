@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -65,26 +64,20 @@ class ProjectPage:
 
 
 class Pages:
-    """Reads project pages. Safe for many threads."""
+    """Reads project pages. Safe for many threads.
+
+    An `UnavailableError` is raised if an index does not answer with a page, or the cache lacks the page while offline.
+    """
 
     def __init__(self, configuration: IndexConfiguration, access: IndexAccess) -> None:
         self._configuration = configuration
         self._access = access
         self._entries = DatedEntries(access, "pages", *_FIELDS)
-        self._links_lock = threading.Lock()
-        self._failed_links: dict[str, UnavailableError] = {}
-        self._linked_files: dict[str, Mapping[NormalizedName, tuple[DistributionFile, ...]]] = {}
 
     def read(self, project: NormalizedName, base: str, *, refresh: bool = False) -> ProjectPage:
-        """Return the page of a project on an index; it has no files if the index does not have the project.
+        """Return the page of a project on an index, requested even if the cached one is fresh if ``refresh`` is set.
 
-        Args:
-            project: The project.
-            base: Address of the index.
-            refresh: Request the page even if the cached one is fresh.
-
-        Raises:
-            UnavailableError: If the index does not answer with a page, or the page is not in the cache while offline.
+        It has no files if the index does not have the project.
         """
         if (directory := index_directory(base)) is not None:
             return self._directory_page(directory / project, base)
@@ -102,24 +95,15 @@ class Pages:
             return self._stored_page(key, about)
         return self._fetch(url, index, key, about)
 
-    def linked(self, links: str, project: NormalizedName) -> ProjectPage:
-        """Return the files of a project in a find-links directory, or that a find-links page links to.
-
-        Raises:
-            UnavailableError: If the page cannot be read, or is not in the cache while offline.
-        """
-        with self._links_lock:
-            if links in self._failed_links:
-                raise self._failed_links[links]
-            if links not in self._linked_files:
-                try:
-                    self._linked_files[links] = _by_project(self._files_of(links))
-                except UnavailableError as error:
-                    # Every package needs the page: it is requested once.
-                    self._failed_links[links] = error
-                    raise
-        files = self._linked_files[links].get(project, ())
-        return _directory_listing(files, exists=bool(files))
+    def linked(self, links: str) -> Mapping[NormalizedName, ProjectPage]:
+        """Return pages with the files in a find-links directory, or that a find-links page links to, by project."""
+        by_project: dict[NormalizedName, list[DistributionFile]] = {}
+        for file in self._files_of(links):
+            # The name ends at the last hyphen of an sdist, and at the first one of other files.
+            is_first = file.filename.endswith(".whl") or is_variants_file(file.filename)
+            name = file.filename.partition("-")[0] if is_first else file.filename.rpartition("-")[0]
+            by_project.setdefault(canonicalize_name(name), []).append(file)
+        return {name: _directory_listing(tuple(files), exists=True) for name, files in by_project.items()}
 
     def _files_of(self, links: str) -> tuple[DistributionFile, ...]:
         """Return the files in a find-links directory, or that a find-links page links to."""
@@ -258,13 +242,3 @@ def _directory_files(directory: Path, base: str) -> tuple[DistributionFile, ...]
 
 def _is_listed(filename: str) -> bool:
     return is_distribution(filename) or is_variants_file(filename)
-
-
-def _by_project(files: Iterable[DistributionFile]) -> Mapping[NormalizedName, tuple[DistributionFile, ...]]:
-    """Group files by project: its name ends at the last hyphen of an sdist, and at the first one of other files."""
-    by_project: dict[NormalizedName, list[DistributionFile]] = {}
-    for file in files:
-        is_first = file.filename.endswith(".whl") or is_variants_file(file.filename)
-        name = file.filename.partition("-")[0] if is_first else file.filename.rpartition("-")[0]
-        by_project.setdefault(canonicalize_name(name), []).append(file)
-    return {name: tuple(members) for name, members in by_project.items()}

@@ -13,7 +13,7 @@ from typing import Any
 
 import tomli_w
 
-from advisor.project.text_file import read_written_toml
+from advisor.project.text_file import read_toml
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.shared_files import locked_directory, write_atomically
 from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload
@@ -31,14 +31,12 @@ _HEADER = "# Profiled workloads of this project, written by `advisor workload`.\
 def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
     """Return the profiled workloads of a project, in the order of its file; nothing if the file does not exist."""
     path = project / WORKLOAD_FILE
-    try:
-        document = read_written_toml(path)
-    except FileNotFoundError:
+    if not path.exists():
         return ()
     # Imported here, because most projects have no such file, and pydantic is slow to import.
     from advisor.project.workload.schema import workloads_from
 
-    workloads = workloads_from(document, path)
+    workloads = workloads_from(read_toml(path).document, path)
     names = [workload.name for workload in workloads]
     if duplicate := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"`{path}` has two workloads with the name `{duplicate}`", hint="rename or remove one of them")
