@@ -12,7 +12,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,6 @@ class Coordinator:
 
     directory: CampaignDirectory
     plan: CampaignPlan
-    _: KW_ONLY
     sink: ObservationSink | None = None
     attempts: int = 3
     warn: Callable[[str, str], None] = lambda *_: None

@@ -14,13 +14,7 @@ from advisor.api.options import IndexOptions
 from advisor.api.stores import Warn, log_warning, open_writable_store
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.campaign.engines import open_engine
-from advisor.campaign.plan import (
-    BlockCost,
-    CampaignTarget,
-    check_disk,
-    estimate,
-    run_seconds_by_label,
-)
+from advisor.campaign.plan import BlockCost, CampaignTarget, check_disk, estimate, run_seconds_by_label
 from advisor.campaign.plan import plan_campaign as expand_matrix
 from advisor.campaign.status import CampaignStatus
 from advisor.user_directories import cache_directory

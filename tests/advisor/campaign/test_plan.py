@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.campaign.directory import CampaignPlan
-from advisor.campaign.plan import (
-    CampaignTarget,
-    check_disk,
-    estimate,
-    locked_file,
-    plan_campaign,
-    run_seconds_by_label,
-)
+from advisor.campaign.plan import CampaignTarget, check_disk, estimate, locked_file, plan_campaign, run_seconds_by_label
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
