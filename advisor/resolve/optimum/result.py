@@ -56,11 +56,10 @@ class Optimum:
     @property
     def doubts(self) -> tuple[str, ...]:
         """What is not proven: the gap of each criterion, and what was not compared."""
-        gaps = (
-            f"{b.objective} gap {size_text(b.gap) if b.objective == 'size' else b.gap}" for b in self.bounds if b.gap
-        )
+        gaps = ((b.objective, b.gap) for b in self.bounds if b.gap)
+        texts = (f"{name} gap {size_text(gap) if name == 'size' else gap}" for name, gap in gaps)
         builds = f"builds of {quoted(self.failed_builds)} failed: unread versions of other packages were not tried"
-        return (*gaps, *filter(None, (self.not_compared, builds if self.failed_builds else "")))
+        return (*texts, *filter(None, (self.not_compared, builds if self.failed_builds else "")))
 
     @property
     def interrupted(self) -> bool:
