@@ -175,24 +175,17 @@ def _settings_of_frameworks() -> dict[str, list[dict[str, Any]]]:
 
 
 def _setting(name: str, table: Mapping[str, Any], of_frameworks: Iterable[Mapping[str, Any]]) -> Setting:
-    return Setting(
-        name=name,
-        **{
-            **table,
-            "devices": tuple(table["devices"]),
-            "excludes": tuple(table.get("excludes", ())),
-            "frameworks": tuple(map(_framework, (*table.get("frameworks", ()), *of_frameworks))),
-        },
-    )
+    listed = (*table.get("frameworks", ()), *of_frameworks)
+    return Setting(name=name, **{**_with_tuples(table), "frameworks": tuple(map(_framework, listed))})
 
 
 def _framework(table: Mapping[str, Any]) -> FrameworkSetting:
-    return FrameworkSetting(**{**table, "choices": tuple(map(_choice, table["choices"]))})
+    choices = tuple(SettingChoice(**_with_tuples(choice)) for choice in table["choices"])
+    return FrameworkSetting(**{**table, "choices": choices})
 
 
-def _choice(table: Mapping[str, Any]) -> SettingChoice:
-    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-    return SettingChoice(**values)
+def _with_tuples(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
 
 LARGEST = 2**31 - 1
@@ -224,7 +217,7 @@ def environment_of(
         libraries: Paths of installed shared libraries by file name; values that need another one are left out.
     """
     variables: dict[str, str] = {}
-    for value, choice in _choices(settings, backend):
+    for value, choice in choices_of(settings, backend):
         library = next((libraries[name] for name in choice.library if name in libraries), "")
         if choice.library and not library:
             continue
@@ -241,11 +234,11 @@ def code_of(settings: Mapping[str, Scalar], backend: str) -> tuple[str, ...]:
 
     Settings that the framework does not have are left out.
     """
-    lines = (line.replace("{value}", value) for value, choice in _choices(settings, backend) for line in choice.code)
+    lines = (line.replace("{value}", value) for value, choice in choices_of(settings, backend) for line in choice.code)
     return tuple(dict.fromkeys(lines))
 
 
-def _choices(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:
+def choices_of(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:
     """Yield the choices in the order of the catalogue: a later one overrides variables of an earlier one."""
     order = list(shipped_settings())
     for name, value in sorted(settings.items(), key=lambda item: order.index(item[0])):

@@ -158,21 +158,16 @@ def _check(observations: tuple[Observation, ...], stacks: frozenset[str]) -> Non
     )
 
 
-def _without_reference(observations: Iterable[Observation]) -> list[str]:
+def _without_reference(observations: Collection[Observation]) -> list[str]:
     """Return one sentence for each group of runs without a reference in their block."""
-    references: set[tuple[str, str]] = set()
+    references = measured_references(observations)
     others: dict[tuple[str, str], set[str]] = defaultdict(set)
     for o in observations:
-        if o.status == "ok":
-            key = o.block, o.indicator.label
-            if o.reference:
-                references.add(key)
-            else:
-                others[key].add(stack_name(o))
+        if o.status == "ok" and (o.block, o.indicator.label) not in references:
+            others[o.block, o.indicator.label].add(stack_name(o))
     return [
         f"{', '.join(f'`{name}`' for name in sorted(names))} in block `{block}`, {label}: the reference did not run"
         for (block, label), names in sorted(others.items())
-        if (block, label) not in references
     ]
 
 

@@ -210,8 +210,8 @@ def _libc(root: Path) -> tuple[str, str]:
         if name:
             return name, ".".join(version.split(".")[:2])
     for folder in ("lib", "lib64", "usr/lib"):
-        for path in sorted((root / folder).glob("ld-musl-*")) if (root / folder).is_dir() else ():
-            return "musl", "1.2" if path else ""
+        if (root / folder).is_dir() and any((root / folder).glob("ld-musl-*")):
+            return "musl", "1.2"
     recorded = _read(root, "libc").split()
     return (recorded[0], recorded[1]) if len(recorded) == 2 else ("", "")
 

@@ -67,14 +67,10 @@ def distinct_results(observations: Iterable[Observation]) -> tuple[Observation, 
     Of several copies, the one of the earliest round remains. Within a round, the newest importer decides, then the
     strictest benchmark, then the order of submitter, system and number.
     """
-    first: dict[str, tuple[tuple[object, ...], Observation]] = {}
-    for o in observations:
-        if o.indicator.name not in INDICATORS:
-            continue
-        key, rank = content_key(o), _rank(o)
-        if key not in first or rank < first[key][0]:
-            first[key] = rank, o
-    return tuple(o for _, o in sorted(first.values(), key=lambda entry: entry[0]))
+    first: dict[str, Observation] = {}
+    for o in sorted((o for o in observations if o.indicator.name in INDICATORS), key=_rank):
+        first.setdefault(content_key(o), o)
+    return tuple(first.values())
 
 
 class ContentCounter:

@@ -182,7 +182,7 @@ def _read(name: str, size: int, file: IO[bytes], round_: str | None, content: _C
 
 
 def _check_number(number: int) -> None:
-    if number < 0:
+    if number >= 10**9:
         raise ValueError("the number of the run has more than 9 digits")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation, Scalar
+from knowledge.domain.shared_files import read_bytes
 from knowledge.domain.stack import PackageVersion, Stack
 from knowledge.exchange.files import SkippedLine
 from knowledge.exchange.ngc import CONTAINER_INDEX
@@ -60,13 +61,9 @@ def read_published(path: Path) -> PublishedTable:
     Raises:
         InputError: If the file cannot be read or is not such a table.
     """
-    try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise InputError(f"`{path}` is larger than {_LARGEST_FILE // 2**20} MiB", hint="divide it")
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-    return read_published_content(content, where=str(path))
+    if path.is_file() and path.stat().st_size > _LARGEST_FILE:
+        raise InputError(f"`{path}` is larger than {_LARGEST_FILE // 2**20} MiB", hint="divide it")
+    return read_published_content(read_bytes(path), where=str(path))
 
 
 def read_published_content(content: bytes, *, where: str, today: date | None = None) -> PublishedTable:
