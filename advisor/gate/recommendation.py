@@ -37,14 +37,8 @@ def find_recommended_stack(
     """Return the recommended stack, from the cache if nothing that it depends on has changed.
 
     It depends on the requirements, the target, the observations, the program, and the index pages of every package
-    that the search loaded.
-
-    Args:
-        problem: The requirements and the target.
-        client: The indexes.
-        predictor: Predictions from the observations.
-        criteria: The objective, and for `stable` the minimum age of a file and the date.
-        solve: Solves the problem.
+    that the search loaded. The criteria are the objective, and for `stable` the minimum age of a file and the date;
+    with `None`, the cache is not used.
 
     Raises:
         AdvisorError: If there is no stack, or an index cannot be read.

@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 from packaging.utils import NormalizedName
 
 from advisor.domain.direct_reference import DirectReference
-from advisor.gate.comparison import LockComparison
+from advisor.gate.comparison import LockComparison, RecommendedValues, with_settings_of_lock
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.gate.recommendation import RecommendedStack
-from advisor.gate.setting_changes import RecommendedValues, with_settings_of_lock
 from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.project.settings.interface import ProjectSetting
@@ -78,14 +77,9 @@ class GateCase:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scope:
-    """What a check looks at.
+    """What a check looks at: the state of a project or of its base, for one target and under one policy.
 
-    Attributes:
-        case: The project and the target.
-        state: The state of the project, or of its base.
-        policy: What fails the gate.
-        base: The base, for the checks of a change; `None` for the checks of a state by itself.
-        comparison: The two locks compared, for the checks of a change.
+    For the checks of a change, `base` and `comparison` are stated, too.
     """
 
     case: GateCase
@@ -104,16 +98,6 @@ class Scope:
     def problem(self) -> ResolutionProblem:
         """What the project requires on the target."""
         return self.state.problem
-
-    @property
-    def client(self) -> IndexClient:
-        """The indexes."""
-        return self.case.client
-
-    @property
-    def predictor(self) -> Predictor:
-        """Predictions from the observations, for the target."""
-        return self.case.predictor
 
     @cached_property
     def settings(self) -> tuple[ProjectSetting, ...]:
@@ -147,17 +131,7 @@ class Scope:
         source: str = "",
         cause: Cause = _NO_CAUSE,
     ) -> Finding:
-        """Return a finding with the level that the policy gives its code.
-
-        Args:
-            code: Code of the finding, such as ``ADV001``.
-            message: One sentence, without a final full stop.
-            package: The package that it is about, if any.
-            place: Where it points; by default the package's entry in the lock.
-            subject: What distinguishes it from other findings of the same code and package.
-            source: Where the fact comes from.
-            cause: The versions and files that cause it.
-        """
+        """Return a finding with the level that the policy gives its code; by default, its place is the package's."""
         return Finding(
             code=code,
             level=self.policy.level_of(code),

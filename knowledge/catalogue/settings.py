@@ -217,7 +217,7 @@ def environment_of(
         libraries: Paths of installed shared libraries by file name; values that need another one are left out.
     """
     variables: dict[str, str] = {}
-    for value, choice in _choices(settings, backend):
+    for value, choice in choices_of(settings, backend):
         library = next((libraries[name] for name in choice.library if name in libraries), "")
         if choice.library and not library:
             continue
@@ -234,11 +234,11 @@ def code_of(settings: Mapping[str, Scalar], backend: str) -> tuple[str, ...]:
 
     Settings that the framework does not have are left out.
     """
-    lines = (line.replace("{value}", value) for value, choice in _choices(settings, backend) for line in choice.code)
+    lines = (line.replace("{value}", value) for value, choice in choices_of(settings, backend) for line in choice.code)
     return tuple(dict.fromkeys(lines))
 
 
-def _choices(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:
+def choices_of(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:
     """Yield the choices in the order of the catalogue: a later one overrides variables of an earlier one."""
     order = list(shipped_settings())
     for name, value in sorted(settings.items(), key=lambda item: order.index(item[0])):

@@ -225,7 +225,7 @@ def _observe(
     """
     if isinstance(environment, EnvironmentBuildError):
         return _failures(block, arm, number, {"status": "not-installed", "failure": environment.message[-2000:]})
-    backends = arm.program_backends if block.benchmark else (arm.backend,)
+    backends = _backends(block, arm)
     if reason := obstacle(arm.settings, backends, environment.stack):
         return _failures(block, arm, number, {"status": "unsupported", "failure": reason})
     variables = variables_of(arm.settings, backends)
@@ -264,19 +264,17 @@ def _observe(
     return [_observation(block, arm, number, arm.indicators[i], stack, results[i]) for i in sorted(results)]
 
 
+def _backends(block: Block, arm: Arm) -> tuple[str, ...]:
+    return arm.program_backends if block.benchmark else (arm.backend,)
+
+
 def _content(block: Block, arm: Arm, missing: Iterable[int], instruments: Path | None) -> dict[str, Any]:
     """Return the request for some of an arm's indicators, or for the benchmark; JSON-ready."""
+    settings = {"settings": dict(arm.settings), "processors": processors_of(arm.settings, _backends(block, arm))}
     if block.benchmark is not None:
-        return block.benchmark.request(
-            runs=block.samples,
-            timeout_seconds=block.timeout_seconds,
-            settings=arm.settings,
-            processors=processors_of(arm.settings, arm.program_backends),
-        )
-    return {
+        return settings | block.benchmark.request(runs=block.samples, timeout_seconds=block.timeout_seconds)
+    return settings | {
         "backend": arm.backend,
-        "settings": dict(arm.settings),
-        "processors": processors_of(arm.settings, (arm.backend,)),
         "samples": block.samples,
         "min_seconds": block.min_seconds,
         "max_warmup_seconds": block.max_warmup_seconds,

@@ -19,12 +19,7 @@ from advisor.resolve.candidates.variants import VariantFileReader
 
 
 class LockArtifacts:
-    """The files that the target would install from a lock.
-
-    Attributes:
-        installable: The file of each locked package that the target would install, if there is one.
-        findings: Problems of the files.
-    """
+    """The file of each locked package that the target would install, if there is one, and the problems of the files."""
 
     def __init__(self, scope: Scope) -> None:
         """Look up the file of each locked package.
@@ -32,7 +27,7 @@ class LockArtifacts:
         Raises:
             UnavailableError: If an index cannot be read.
         """
-        self._scope, self._client, problem = scope, scope.client, scope.problem
+        self._scope, self._client, problem = scope, scope.case.client, scope.problem
         self._files = files = LockedFiles(scope)
         self._reader = (
             VariantFileReader(problem, self._client)

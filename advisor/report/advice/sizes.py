@@ -23,14 +23,7 @@ _SMALLEST_SHARE = 0.004
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """One rectangle of a treemap, with positions and lengths in percent of the whole.
-
-    Attributes:
-        label: Name of the package, or the number of packages that are drawn together.
-        size: Size as text.
-        place: The rectangle.
-        labelled: Whether it is high enough for a label.
-    """
+    """One rectangle of a treemap, in percent of the whole: a package, or several; only high ones are labelled."""
 
     label: str
     size: str

@@ -342,11 +342,8 @@ class IndexCandidates:
         pending = [
             requirement
             for requirement in (*metadata.requires, *requirements_for(metadata.variant_requires, environment))
-            if (
-                self._problem.applies(requirement)
-                if extra is None
-                else self._problem.applies(requirement, extra) and not self._problem.applies(requirement)
-            )
+            if self._problem.applies(requirement, extra or "")
+            and (extra is None or not self._problem.applies(requirement))
         ]
         if question is not None and not (candidate.is_sdist or metadata.variant_requires):
             self._requirements.write(question, [str(requirement) for requirement in pending])

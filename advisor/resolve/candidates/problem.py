@@ -100,12 +100,7 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedReplacements:
-    """Which packages may replace others.
-
-    Attributes:
-        by_hardware: Whether replacements are allowed that depend on nothing but the hardware.
-        by_name: Replacement by package, whatever it must not need.
-    """
+    """Which packages may replace others: those that depend on nothing but the hardware, and those that are named."""
 
     by_hardware: bool = False
     by_name: Mapping[NormalizedName, NormalizedName] = field(default_factory=dict)
@@ -312,11 +307,8 @@ class DirectPackage:
 class Dependency:
     """A package that a candidate or the project requires, with the required extras.
 
-    Attributes:
-        name: The package.
-        requirement: The requirement on it.
-        instead_of: Package that is required by name, if this one takes its place; else `None`.
-        source: Where it is written that the package is required, if the metadata does not state it; else empty.
+    `instead_of` is the package that is required by name, if this one takes its place. `source` says where the
+    requirement is written, if that is not the metadata.
     """
 
     name: NormalizedName

@@ -32,15 +32,7 @@ _MOST_NAMES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceFinding:
-    """A warning or a note about the recommendation.
-
-    Attributes:
-        code: Stable code, such as ``ADV101``.
-        severity: ``warning`` or ``note``.
-        message: One sentence.
-        package: The package that it is about, or empty.
-        source: Where the fact comes from, or empty.
-    """
+    """A ``warning`` or a ``note`` about the recommendation: one sentence, with a stable code such as ``ADV101``."""
 
     code: str
     severity: str

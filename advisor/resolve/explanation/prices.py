@@ -126,8 +126,7 @@ def python_prices(
             origin = f"{origin}, without a wheel of {quoted([f'{c.name} {c.version}' for c in further])}"
         price = _price(f"Python {version}", origin, solved, other)
         # Each interpreter has its own candidates, so values of objectives cannot be compared.
-        faster = price.prediction is not None and price.prediction.speedup > 1
-        prices.append(replace(price, binds=faster or price.libyears > 0))
+        prices.append(replace(price, binds=price.speedup > 1 or price.libyears > 0))
     return tuple(prices)
 
 
