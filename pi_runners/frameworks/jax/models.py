@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from pi_runners.frameworks.jax.operations import JaxBackend
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported, advance
 from pi_runners.models import initial
 from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
@@ -200,27 +201,13 @@ class _Collector(JaxLayers):
         return mean, variance
 
 
-def build(
-    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], device: Any
-) -> BuiltModel:
-    """Return a model.
-
-    Args:
-        backend: Backend that makes arrays.
-        network: Definition of the model.
-        p: Parameters of the model.
-        mode: Mode of the model.
-        inputs: Inputs, whose shapes determine those of the weights.
-        device: Device of the weights.
-
-    Raises:
-        Unsupported: If JAX does not support a layer with the element type on the device.
-    """
+def build(backend: JaxBackend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array]) -> BuiltModel:
+    """Return a model; see :meth:`Backend.build_model`. The shapes of the inputs determine those of the weights."""
     collector = _Collector(backend)
     jax.eval_shape(lambda *arrays: network.forward(collector, arrays, p, mode), *inputs)
     weights = {name: weight.make(backend) for name, weight in collector.collected.items()}
     # Weights and running statistics; in training, also moments and the number of steps. A step reuses their memory.
-    state: List[Any] = [weights, jax.device_put(collector.statistics, device)]
+    state: List[Any] = [weights, jax.device_put(collector.statistics, backend.jax_device)]
 
     def forward(weights: Arrays, statistics: Arrays, p: Parameters, batch: Sequence[Array]) -> Tuple[Array, Arrays]:
         layers = JaxLayers(weights, statistics, mode == "training")
@@ -252,7 +239,7 @@ def build(
 
         compiled = jax.jit(compute, donate_argnums=(0, 1, 2, 3))
         zeros = {name: (np.zeros(w.shape, w.dtype),) * _MOMENTS[network.optimiser] for name, w in weights.items()}
-        state[2:] = jax.device_put([zeros, np.int32(0)], device)
+        state[2:] = jax.device_put([zeros, np.int32(0)], backend.jax_device)
 
         def step() -> Any:
             value, *changed = compiled(*state, labels, *batch)
@@ -260,7 +247,7 @@ def build(
             _ready(backend, state)
             return value
 
-        return ModelTraining(step, float)
+        return ModelTraining(step)
 
     def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
         def derive(weights: Arrays, statistics: Arrays, labels: Array, *arrays: Array) -> Tuple[Array, Array]:

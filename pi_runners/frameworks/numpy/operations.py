@@ -35,9 +35,6 @@ class NumpyBackend(Backend):
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
         return from_bytes(raw, shape, scale, offset, self.dtype)
 
-    images = array
-    filters = array
-
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
 

@@ -58,9 +58,6 @@ class OnnxruntimeBackend(Backend):
         """Make a NumPy array, the input type of sessions."""
         return from_bytes(raw, shape, scale, offset, self.dtype)
 
-    images = array
-    filters = array
-
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
 
@@ -69,15 +66,9 @@ class OnnxruntimeBackend(Backend):
         graph = Graph()
         symbols = [Symbol(graph, graph.add_input(str(a.dtype), a.shape), str(a.dtype), a.ndim) for a in arrays]
         result = function(self, *symbols, *(self._symbol(graph, w) for w in weights))
-        return self._start(result, {symbol.name: array for symbol, array in zip(symbols, arrays)})
+        return self.start(result, {symbol.name: array for symbol, array in zip(symbols, arrays)})
 
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
-        """Use a graph as exporters write it."""
-        from pi_runners.frameworks.onnxruntime.models import build
-
-        return build(self, network, parameters, mode, self._start)
-
-    def _start(self, output: Symbol, inputs: Dict[str, Array]) -> Call:
+    def start(self, output: Symbol, inputs: Dict[str, Array]) -> Call:
         """Create a session for the graph of a symbol, and return a call that computes the symbol."""
         try:
             session = ort.InferenceSession(output.graph.encode(output), self._options(), providers=self._providers)

@@ -23,12 +23,12 @@ from pi_runners.frameworks.tensorflow.keras_layers import (
     Rows,
     TiedDense,
 )
+from pi_runners.frameworks.tensorflow.operations import TensorflowBackend
 from pi_runners.harness.contract import Array, Backend, Parameters
 from pi_runners.models import initial
 from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
 
-Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 _IMAGE_AXES = (0, 2, 3, 1)
 """Channels last."""
 _FILTER_AXES = (2, 3, 1, 0)
@@ -228,23 +228,16 @@ class _KerasModel:
 
 
 def build(
-    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Wrapper
+    backend: TensorflowBackend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array]
 ) -> BuiltModel:
-    """Return a model.
-
-    Args:
-        backend: Backend that makes arrays.
-        network: Definition of the model.
-        p: Parameters of the model.
-        mode: Mode of the model.
-        inputs: Inputs; layers are created from their shapes alone.
-        wrap: Makes a `tf.function`.
-    """
+    """Return a model; see :meth:`Backend.build_model`. Layers are created from shapes alone."""
+    # Keras has its own mixed precision.
+    backend.rewrite_graphs(False)
     models = _KerasModel(backend, network, mode)
 
     def infer(p: Parameters, batch: Sequence[Array]) -> Callable[[], Any]:
         model = models.sized(p)
-        compute = wrap(lambda *arrays: model(_pack(arrays), training=False))
+        compute = backend.trace(lambda *arrays: model(_pack(arrays), training=False))
         return lambda: compute(*batch)
 
     def train(p: Parameters, batch: Sequence[Array], labels: Array) -> ModelTraining:
@@ -265,7 +258,7 @@ def build(
             model.reset_metrics()
             return model.train_on_batch(packed, shaped)
 
-        return ModelTraining(step, float)
+        return ModelTraining(step)
 
     def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
         model = models.sized(p)
@@ -285,7 +278,7 @@ def build(
             ]
             return loss, tf.add_n(sums)
 
-        loss, derivative = wrap(differentiate)(*batch)
+        loss, derivative = backend.trace(differentiate)(*batch)
         return float(loss), float(derivative)
 
     return BuiltModel(infer, train, gradient)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from pi_runners.frameworks.torch.operations import TorchBackend
 from pi_runners.frameworks.torch.settings import without_gradients
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.models import initial
@@ -184,22 +185,9 @@ class TorchModel(nn.Module, Layers):
         return x.movedim(1, -1).reshape(-1, x.shape[1]) if x.dim() == 4 else x.reshape(-1, x.shape[-1])
 
 
-def build(
-    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Callable[..., Any]
-) -> BuiltModel:
-    """Return a model.
-
-    Args:
-        backend: Backend that makes arrays.
-        network: Definition of the model.
-        p: Parameters of the model.
-        mode: Mode of the model.
-        inputs: Inputs for the first forward pass, which creates the layers.
-        wrap: Applies settings to a function of arrays; all but `compile` with ``is_compiled=False``.
-
-    Raises:
-        Unsupported: If a setting changes nothing in this model.
-    """
+def build(backend: TorchBackend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array]) -> BuiltModel:
+    """Return a model; see :meth:`Backend.build_model`. A setting that changes nothing in it is not supported."""
+    wrap = backend.under_settings
     model = TorchModel(backend, network, mode).eval()
     with torch.no_grad():
         model(p, *inputs)
@@ -243,7 +231,7 @@ def build(
             scaler.update()
             return loss.detach()
 
-        return ModelTraining(step, float, expected)
+        return ModelTraining(step, expected)
 
     def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
         model.train()

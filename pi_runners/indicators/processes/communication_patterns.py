@@ -223,9 +223,10 @@ class Messages(Pattern):
         return lambda count: self._numbers(count, sender, stretch, buffer)
 
 
-class Exchange(Messages):
-    """Rank 0 sends to rank 1, which answers with as many elements (latency) or with one element (bandwidth)."""
+class Latency(Messages):
+    """Rank 0 sends to rank 1, which answers with as many elements: a round trip is two messages."""
 
+    operations = 2
     origin = "rank {} sent"
     answer: Optional[int] = None
     """Elements of the answer; ``None`` for as many as in the message."""
@@ -246,15 +247,10 @@ class Exchange(Messages):
             self._dist.send(self._message, 0)
 
 
-class Latency(Exchange):
-    """A round trip is two messages."""
+class Bandwidth(Latency):
+    """A large message, which an answer of one element confirms."""
 
-    operations = 2
-
-
-class Bandwidth(Exchange):
-    """A large message, which a short answer confirms."""
-
+    operations = 1
     answer = 1
 
 
@@ -268,12 +264,8 @@ class ParameterServer(Messages):
         self.received = dict(zip(others, received))
 
     def run(self) -> None:
-        if self.rank == 0:
-            self._receive()
-            self._send()
-        else:
-            self._send()
-            self._receive()
+        for part in (self._receive, self._send) if self.rank == 0 else (self._send, self._receive):
+            part()
 
     def _send(self) -> None:
         for other in self.received:
@@ -297,7 +289,7 @@ class Scaling(Pattern):
         self._p = self._model.sets["small"]
         self._backend = TorchBackend(self._device, self._request["dtype"], self._request["settings"])
         self._initial = self._model.make_weights(self._backend, self._p)
-        self._weights = [w.clone().requires_grad_() for w in self._initial]
+        self._weights = self._weights_again()
         self._mean: Any = None
 
     def prepare(self, stretch: int, calls: int) -> None:

@@ -152,12 +152,12 @@ class _NetworkIndicator(ProgramIndicator):
         if mode == "training":
             labels = backend.integers(make_labels(*network.logits_shape(p, mode)), network.logits_shape(p, mode)[:1])
             training = built.train(p, inputs, labels)
-            first = training.loss(training.step())
+            first = float(training.step())
             expected = first if training.expected is None else training.expected
             if wrong := refuse_error(abs(first - expected) / abs(expected), tolerance):
                 return wrong
             timing = measure(training.step, backend.synchronise, plan)
-            last = training.loss(training.step())
+            last = float(training.step())
             if not last < first:
                 return {"status": "wrong-result", "failure": "the loss went from {:.6g} to {:.6g}".format(first, last)}
             metrics = {"first_loss": first, "last_loss": last}

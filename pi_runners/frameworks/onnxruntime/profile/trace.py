@@ -72,7 +72,6 @@ def _read(events: Iterable[dict[str, Any]], *, warm_up: int = _WARM_UP) -> Trace
     return TraceSummary(
         framework="onnxruntime",
         division=division,
-        seconds=division.total / 1e6,
         steps=len(counted),
         device=device,
         warnings=warnings,

@@ -172,7 +172,6 @@ class _Reader:
         return TraceSummary(
             framework="jax" if "jax" in versions or self._is_jax else "tensorflow",
             division=division,
-            seconds=division.total / 1e6,
             steps=steps,
             device=self._device,
             versions=versions,
