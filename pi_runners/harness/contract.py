@@ -126,6 +126,8 @@ class Backend:
     channels_last = False
     imports: Tuple[str, ...] = ()
     """Modules that users of the framework import; by default, that of its name."""
+    on_processors = ""
+    """Its own name, if it runs on the CPU only."""
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         self.device = device
@@ -133,6 +135,8 @@ class Backend:
         self.settings = settings
         if dtype not in self.dtypes:
             raise Unsupported("the {} backend has no {}".format(self.name, dtype))
+        if self.on_processors and device != "cpu":
+            raise Unsupported("{} runs on the CPU only".format(self.on_processors))
 
     @property
     def precision(self) -> str:

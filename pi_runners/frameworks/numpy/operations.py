@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from pi_runners.harness.contract import GATES, Array, Backend, Function, Parameters, Unsupported, advance
+from pi_runners.harness.contract import GATES, Array, Backend, Function, advance
 
 
 class NumpyBackend(Backend):
@@ -14,11 +14,7 @@ class NumpyBackend(Backend):
 
     name = "numpy"
     dtypes = ("float32", "float64")
-
-    def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
-        super().__init__(device, dtype, settings)
-        if device != "cpu":
-            raise Unsupported("NumPy runs on the CPU only")
+    on_processors = "NumPy"
 
     def describe(self) -> Dict[str, Any]:
         """Return the version and, from NumPy 1.25 on, the BLAS it was built with."""

@@ -15,7 +15,7 @@ class OpencvBackend(ImageLibrary):
     """Images are NumPy arrays, and are prepared one by one."""
 
     name = "opencv"
-    title = "OpenCV"
+    on_processors = "OpenCV"
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         super().__init__(device, dtype, settings)

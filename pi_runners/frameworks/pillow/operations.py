@@ -21,7 +21,7 @@ class PillowBackend(ImageLibrary):
     """Images are decoded, resized, cropped and flipped one by one."""
 
     name = "pillow"
-    title = "Pillow"
+    on_processors = "Pillow"
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         super().__init__(device, dtype, settings)

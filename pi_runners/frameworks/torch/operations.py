@@ -166,7 +166,19 @@ class TorchBackend(Backend):
 
     def load_batches(self, raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Call:
         """`DataLoader`, whose processes stay alive."""
-        return load_batches(raw, shape, batch, workers)
+        images = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(tuple(shape))
+        # Forked workers share the images and need no modules of this program, which it imports from an archive.
+        options = {"persistent_workers": True, "multiprocessing_context": "fork"} if workers else {}
+        loader = DataLoader(_Images(images), batch_size=batch, shuffle=True, num_workers=workers, **options)
+
+        def run() -> Tuple[int, float]:
+            number, total = 0, 0.0
+            for loaded in loader:
+                number += len(loaded)
+                total += float(loaded.sum())
+            return number, total
+
+        return run
 
     def to_device(self, raw: bytes) -> Tuple[Call, Call]:
         if self.device != "cuda":
@@ -283,20 +295,3 @@ class _Images(Dataset):
 
     def __getitem__(self, index: int) -> Any:
         return (self._images[index].to(torch.float32) - 127.5) / 127.5
-
-
-def load_batches(raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Callable[[], Tuple[int, float]]:
-    """Return a call that reads one epoch; see :meth:`pi_runners.harness.contract.Backend.load_batches`."""
-    images = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(tuple(shape))
-    # Forked workers share the images and need no modules of this program, which it imports from an archive.
-    options = {"persistent_workers": True, "multiprocessing_context": "fork"} if workers else {}
-    loader = DataLoader(_Images(images), batch_size=batch, shuffle=True, num_workers=workers, **options)
-
-    def run() -> Tuple[int, float]:
-        number, total = 0, 0.0
-        for loaded in loader:
-            number += len(loaded)
-            total += float(loaded.sum())
-        return number, total
-
-    return run
