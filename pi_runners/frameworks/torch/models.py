@@ -48,10 +48,9 @@ class TorchModel(nn.Module, Layers):
             with torch.no_grad():
                 for attribute, weight in zip(attributes, weights):
                     value = weight.make(self._backend)
-                    # Linear layers keep their matrices transposed.
-                    getattr(layer, attribute).copy_(
-                        value.T if isinstance(layer, nn.Linear) and value.dim() > 1 else value
-                    )
+                    # The matrices and filters of these layers are transposed.
+                    is_transposed = isinstance(layer, (nn.Linear, nn.ConvTranspose2d)) and value.dim() > 1
+                    getattr(layer, attribute).copy_(value.transpose(0, 1) if is_transposed else value)
             self._add(name, layer)
         return layer
 
@@ -80,16 +79,9 @@ class TorchModel(nn.Module, Layers):
         return self._layer(name, make, filters.weights(name, channels))(x)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        layer = self._named.get(name)
-        if layer is None:
-            channels = x.shape[1]
-            layer = nn.ConvTranspose2d(channels, filters, 2, 2).to(x)
-            with torch.no_grad():
-                weight = initial.filters(name, (filters, channels, 2, 2)).make(self._backend)
-                layer.weight.copy_(weight.transpose(0, 1))
-                layer.bias.copy_(initial.bias(name, filters).make(self._backend))
-            self._add(name, layer)
-        return layer(x)
+        channels = x.shape[1]
+        weights = [initial.filters(name, (filters, channels, 2, 2)), initial.bias(name, filters)]
+        return self._layer(name, lambda: nn.ConvTranspose2d(channels, filters, 2, 2), weights)(x)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         width = x.shape[1]
