@@ -65,7 +65,6 @@ class ResidualBlock(_ImageBlock):
         return 4 * int(p["width"])
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Reduce, convolve, expand, and add the input."""
         y = n.relu(n.normalised_convolution("block.reduce", x, Filters(p["width"], 1)))
         y = n.relu(n.normalised_convolution("block.convolution", y, Filters(p["width"], 3)))
         return n.relu(n.add(n.normalised_convolution("block.expand", y, Filters(self.channels(p), 1)), x))
@@ -89,7 +88,6 @@ class InvertedResidualBlock(_ImageBlock):
         return int(p["width"]) // 6
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Expand, convolve each channel, project, and add the input."""
         y = n.relu6(n.normalised_convolution("block.expand", x, Filters(p["width"], 1)))
         y = n.relu6(n.normalised_convolution("block.depthwise", y, Filters(p["width"], 3, groups=p["width"])))
         return n.add(x, n.normalised_convolution("block.project", y, Filters(self.channels(p), 1)))
@@ -131,7 +129,6 @@ class _SequenceBlock(_Block):
         return float(p["batch"] * p["length"])
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Normalise, run the block, classify the last token."""
         x = self.block(n, n.layer_norm("entry", inputs[0]), p)
         return n.dense("classifier", n.token(x, -1), _CLASSES)
 
@@ -156,7 +153,6 @@ class EncoderBlock(_SequenceBlock):
     multiples = {"width": 64}  # noqa: RUF012
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Attend, then transform each token; add the input of each."""
         x = n.add(x, n.self_attention("block.attention", n.layer_norm("block.norm1", x), p["width"] // 64))
         y = n.gelu(n.dense("block.widen", n.layer_norm("block.norm2", x), 4 * p["width"]))
         return n.add(x, n.dense("block.narrow", y, p["width"]))

@@ -40,7 +40,6 @@ class ResNet50(_ImageNetwork):
     }
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Run the stem, four stages of bottleneck blocks, and the classifier."""
         normalised = n.normalised_convolution
         x = n.max_pool(n.relu(normalised("stem", inputs[0], Filters(64, 7, 2))), 3, 2, 1)
         for stage, blocks in enumerate((3, 4, 6, 3)):
@@ -75,7 +74,6 @@ class ResNet18(_ImageNetwork):
     multiples = {"size": 16}  # noqa: RUF012
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Run the stem, four stages of two basic blocks, and the classifier."""
         normalised = n.normalised_convolution
         x = n.max_pool(n.relu(normalised("stem", inputs[0], Filters(64, 7, 2))), 3, 2, 1)
         for stage in range(4):
@@ -104,7 +102,6 @@ class MobileNetV2(_ImageNetwork):
     }
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Run the stem, seventeen inverted residual blocks, and the classifier."""
         normalised = n.normalised_convolution
         x = n.relu6(normalised("stem", inputs[0], Filters(32, 3, 2)))
         width, number = 32, 0
@@ -184,7 +181,6 @@ class UNet(_ImageNetwork):
     probe = {"batch": 2, "size": 32}  # noqa: RUF012
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each pixel, and two classes."""
         return int(p["batch"] * p["size"] ** 2), 2
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:

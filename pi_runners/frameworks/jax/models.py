@@ -115,7 +115,6 @@ class JaxLayers(Layers):
         return self.dense(name + ".output", mixed.reshape(x.shape), x.shape[-1])
 
     def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
-        """`jnp.concatenate` with the cache, then as :meth:`self_attention`."""
         q, *new = self._heads(name, x, heads)
         keys, values = (jnp.concatenate((old, y.swapaxes(1, 2)), axis=2) for old, y in zip(cache, new))
         mixed = self._attention(q, keys.swapaxes(1, 2), values.swapaxes(1, 2))

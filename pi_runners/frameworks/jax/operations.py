@@ -197,7 +197,6 @@ class JaxBackend(Backend):
         return x.sum(axis=-1)
 
     def largest(self, x: Array) -> Array:
-        """Take the largest of the last axis."""
         return x.max(axis=-1)
 
     softmax = staticmethod(jax.nn.softmax)
@@ -247,11 +246,7 @@ class JaxBackend(Backend):
 
 
 def _refuse_ignored_flags() -> None:
-    """Refuse flags of XLA that it ignores: it says so when it reads them, for the first compilation.
-
-    Raises:
-        Unsupported: If there is one.
-    """
+    """Refuse flags of XLA that it ignores: it says so when it reads them, for the first compilation."""
     jax.jit(lambda x: x + 1)(1.0)
     for flag in os.environ.get("XLA_FLAGS", "").split():
         name = flag.lstrip("-").partition("=")[0]

@@ -93,17 +93,14 @@ class NumpyBackend(Backend):
         return x.sum(axis=-1)
 
     def largest(self, x: Array) -> Array:
-        """Take the largest of the last axis."""
         return x.max(axis=-1)
 
     def softmax(self, x: Array) -> Array:
-        """Softmax of the last axis, from elementary functions."""
         powers = np.exp(x - x.max(axis=-1, keepdims=True))
         powers /= powers.sum(axis=-1, keepdims=True)
         return powers
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
-        """Normalise the last axis, from elementary functions."""
         centred = x - x.mean(axis=-1, keepdims=True)
         return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5) * gain + offset
 

@@ -159,7 +159,6 @@ class OnnxLayers(Layers):
         return self._attention(name, q, k, v, causal)
 
     def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
-        """`Concat` of the cache, then as :meth:`self_attention`."""
         q, *new = self._heads(name, x, heads)
         keys, values = (self._concat(old, y, 2) for old, y in zip(cache, new))
         return self._attention(name, q, keys, values), (keys, values)

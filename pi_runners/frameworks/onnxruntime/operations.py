@@ -47,7 +47,6 @@ class OnnxruntimeBackend(Backend):
         self._session: Any = None
 
     def describe(self) -> Dict[str, Any]:
-        """Return the version and the providers it was built with."""
         return {
             "onnxruntime": ort.__version__,
             "onnxruntime_numpy": np.__version__,
@@ -62,7 +61,6 @@ class OnnxruntimeBackend(Backend):
         return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
 
     def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
-        """Trace a graph and create a session for it."""
         graph = Graph()
         symbols = [Symbol(graph, graph.add_input(str(a.dtype), a.shape), str(a.dtype), a.ndim) for a in arrays]
         result = function(self, *symbols, *(self._symbol(graph, w) for w in weights))
@@ -253,7 +251,6 @@ class OnnxruntimeBackend(Backend):
         return tuple(result.shape[:-1] if self._pairs else result.shape)
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Use `numpy.isfinite`: results are NumPy arrays."""
         return bool(np.isfinite(result[tuple(index)]).all())
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:

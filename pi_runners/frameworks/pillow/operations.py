@@ -29,7 +29,6 @@ class PillowBackend(ImageLibrary):
             raise Unsupported("the images of Pillow are normalised with NumPy, which is not installed")
 
     def describe(self) -> Dict[str, Any]:
-        """Return the versions of Pillow, of its JPEG library, and of NumPy."""
         from PIL import features
 
         return {

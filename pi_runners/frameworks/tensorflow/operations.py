@@ -232,13 +232,11 @@ class TensorflowBackend(Backend):
         return tf.reduce_sum(x, axis=-1)
 
     def largest(self, x: Array) -> Array:
-        """Take the largest of the last axis."""
         return tf.reduce_max(x, axis=-1)
 
     softmax = staticmethod(tf.nn.softmax)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
-        """Normalise the last axis through its moments."""
         mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
         return tf.nn.batch_normalization(x, mean, variance, offset, gain, 1e-5)
 
@@ -285,11 +283,7 @@ class TensorflowBackend(Backend):
 
 
 def _set_threads(settings: Parameters) -> None:
-    """Set the numbers of threads; one that TensorFlow uses already is not set again, which would be an error.
-
-    Raises:
-        Unsupported: If TensorFlow uses another number.
-    """
+    """Set the numbers of threads; one that TensorFlow uses already is not set again, which would be an error."""
     threads = settings.get("threads")
     for name, number in (("threads", threads), ("interop_threads", settings.get("interop_threads", threads))):
         pool = "inter_op" if name == "interop_threads" else "intra_op"

@@ -115,7 +115,6 @@ class TorchModel(nn.Module, Layers):
         return self._merge(name, self._attention(*self._heads(name, x, heads), is_causal=causal))
 
     def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
-        """`torch.cat` of the cache, then as :meth:`self_attention`."""
         q, *new = self._heads(name, x, heads)
         keys, values = (torch.cat(pair, dim=2) for pair in zip(cache, new))
         return self._merge(name, self._attention(q, keys, values)), (keys, values)
@@ -239,11 +238,6 @@ def build(backend: TorchBackend, network: Network, p: Parameters, mode: str, inp
 
 
 def _refuse_settings_without_effect(settings: Parameters, model: TorchModel, mode: str) -> None:
-    """Refuse settings that change nothing in a model.
-
-    Raises:
-        Unsupported: If there is one.
-    """
     if settings.get("memory_format") == "channels_last" and all(w.dim() != 4 for w in model.parameters()):
         raise Unsupported("`memory_format` changes nothing: the model has no images")
     if "sdpa" in settings and not model.attends:

@@ -229,7 +229,6 @@ class TorchBackend(Backend):
         return x.sum(dim=-1)
 
     def largest(self, x: Array) -> Array:
-        """Take the largest of the last axis."""
         return x.amax(dim=-1)
 
     def softmax(self, x: Array) -> Array:

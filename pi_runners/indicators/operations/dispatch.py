@@ -65,7 +65,6 @@ class Dispatch(Indicator):
         return PROCESS_BYTES + float(ITEM_BYTES[dtype] * parameters["operations"] * parameters["elements"])
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
-        """Check the result of a chain, then time chains."""
         return time_trial(_prepare(backend, parameters), backend, plan, parameters["operations"])
 
 

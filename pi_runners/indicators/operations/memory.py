@@ -47,11 +47,9 @@ class Memory(Operation):
         return ("add", "scale") if kernel == "triad" else (kernel,)
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the operations per element times the elements."""
         return float(_KERNELS[parameters["kernel"]][1] * parameters["elements"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the bytes of the arrays read and of the array written."""
         return float(ITEM_BYTES[dtype] * (_KERNELS[parameters["kernel"]][0] + 1) * parameters["elements"])
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
@@ -151,22 +149,18 @@ class Roofline(Operation):
         return Memory(), {"kernel": "triad", "elements": n}
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the value of the product or the triad."""
         indicator, p = self._measured_indicator(parameters)
         return float(indicator.flops(p))
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the value of the product or the triad."""
         indicator, p = self._measured_indicator(parameters)
         return float(indicator.bytes_moved(p, dtype))
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Return the value of the product or the triad."""
         indicator, p = self._measured_indicator(parameters)
         return float(indicator.memory(p, dtype))
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Also return what is wrong with the parameters of the product or the triad."""
         messages = super().complaints(parameters)
         if messages:
             return messages
@@ -174,7 +168,6 @@ class Roofline(Operation):
         return list(indicator.complaints(p))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Return the computation of the product or the triad."""
         indicator, p = self._measured_indicator(parameters)
         trial: Trial = indicator.prepare(backend, indicator.complete(p))
         return trial

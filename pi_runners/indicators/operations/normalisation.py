@@ -47,7 +47,6 @@ class Normalisation(RowOperation):
         return (parameters.get("kind", "layer") + "_norm",)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare rows, or channels, with the definition."""
         rows, columns = parameters["rows"], parameters["columns"]
         raw = random_bytes(55, rows * columns)
         gain = backend.array(random_bytes(56, columns), (columns,), 0.5, 1.0)

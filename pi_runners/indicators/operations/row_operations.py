@@ -49,7 +49,6 @@ class RowOperation(Operation):
     operations = 1
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the operations per element times the elements."""
         return float(self.operations * parameters["rows"] * parameters["columns"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
@@ -75,7 +74,6 @@ class Elementwise(RowOperation):
         return ("add", "multiply", "tanh") if kind == "chain" else (kind,)
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the operations; a tanh counts as one."""
         return float((3 if parameters["kind"] == "chain" else 1) * parameters["rows"] * parameters["columns"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
@@ -124,7 +122,6 @@ class Reduction(RowOperation):
         return float(ITEM_BYTES[dtype] * parameters["rows"] * (parameters["columns"] + 1))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare the results of rows with exact results."""
         rows, columns = parameters["rows"], parameters["columns"]
         raw = random_bytes(53, rows * columns)
         numbers = whole_numbers("float32")

@@ -151,14 +151,12 @@ class AllReduce(Pattern):
     """
 
     def prepare(self, stretch: int, calls: int) -> None:
-        """Fill the buffer with this rank's summand."""
         self._fill(self._array, lambda count: self._summand(count, self.rank, stretch, calls))
 
     def run(self) -> None:
         self._dist.all_reduce(self._array)
 
     def check(self, stretch: int, calls: int) -> float:
-        """Compare with the sum of all summands."""
 
         def total(count: int) -> Any:
             return sum(self._summand(count, rank, stretch, calls) for rank in range(self.size))
@@ -186,7 +184,6 @@ class Broadcast(Pattern):
         self._dist.broadcast(self._array, src=0)
 
     def check(self, stretch: int, calls: int) -> float:
-        """Compare with the numbers of rank 0."""
         return self._compare(self._array, lambda count: self._numbers(count, 0, stretch), "rank 0 broadcast")
 
 
@@ -212,7 +209,6 @@ class Messages(Pattern):
                 buffer.zero_()
 
     def check(self, stretch: int, calls: int) -> float:
-        """Compare every buffer with the numbers of its sender."""
         return max(
             self._compare(buffer, self._numbers_of(other, stretch, number), self.origin.format(other, number))
             for other, buffers in self.received.items()

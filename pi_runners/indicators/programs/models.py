@@ -223,7 +223,6 @@ class Recommender(ModelDefinition):
     seed = 96
 
     def input_specs(self, p: Parameters) -> List[Inputs]:
-        """Return user indices and item indices."""
         return [Inputs("indices", (p["batch"],), p["users"]), Inputs("indices", (p["batch"],), p["items"])]
 
     def run(self, b: Backend, w: Weights, inputs: Sequence[Array], p: Parameters, training: bool) -> Array:
@@ -263,7 +262,6 @@ class Unet3d(ModelDefinition):
     seed = 95
 
     def input_specs(self, p: Parameters) -> List[Inputs]:
-        """Return volumes with one channel."""
         return [Inputs("images", (p["batch"], 1, p["size"], p["size"], p["size"]))]
 
     def rows(self, p: Parameters) -> int:

@@ -137,13 +137,7 @@ def _einsum(operation: _Operation) -> Claim | None:
 
 
 def _convolution(images: int | None, filters: int | None, direction: Direction) -> Callable[[_Operation], Claim | None]:
-    """Return the claim of a convolution.
-
-    Args:
-        images: Number of the input with the images; ``None`` if they are the output.
-        filters: Number of the input with the filters; ``None`` if they are the output.
-        direction: Pass.
-    """
+    """Return the claim of a convolution, from the numbers of the inputs; ``None`` is the number of the output."""
 
     def claim(operation: _Operation) -> Claim | None:
         x = operation.output() if images is None else operation.input(images)

@@ -142,11 +142,7 @@ class _Reader:
         self._timeline.add(kind, (event.plane, event.thread), event.start, event.duration, level=level)
 
     def summary(self, steps: int, versions: dict[str, str]) -> TraceSummary:
-        """Return the content of the trace.
-
-        Raises:
-            TraceError: If it has no operations.
-        """
+        """Return the content of the trace."""
         if not self._has_instructions and not self._has_operations:
             raise TraceError(
                 "the trace has no operations of TensorFlow or JAX",
