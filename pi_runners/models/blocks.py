@@ -21,12 +21,16 @@ class _Block(Network):
     """A block of few layers, so that a larger share of the results is in memory at once."""
 
     live_elements = 0.85
+    classes = _CLASSES
+
+    @abstractmethod
+    def block(self, n: Layers, x: Array, p: Parameters) -> Array:
+        """Run the block."""
 
 
 class _ImageBlock(_Block):
     """A block of a convolutional network."""
 
-    classes = _CLASSES
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "size": Parameter("height and width of the input", most=4096),
@@ -42,10 +46,6 @@ class _ImageBlock(_Block):
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         x = self.block(n, n.batch_norm("entry", inputs[0]), p)
         return n.dense("classifier", n.global_mean(x), _CLASSES)
-
-    @abstractmethod
-    def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Run the block."""
 
 
 class ResidualBlock(_ImageBlock):
@@ -115,7 +115,6 @@ class ConvolutionBlock(_ImageBlock):
 class _SequenceBlock(_Block):
     """A block of a model of sequences."""
 
-    classes = _CLASSES
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "length": Parameter("tokens of a sequence", most=65536),
@@ -131,10 +130,6 @@ class _SequenceBlock(_Block):
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         x = self.block(n, n.layer_norm("entry", inputs[0]), p)
         return n.dense("classifier", n.token(x, -1), _CLASSES)
-
-    @abstractmethod
-    def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Run the block."""
 
 
 class EncoderBlock(_SequenceBlock):

@@ -136,10 +136,7 @@ class VisionTransformer(_ImageNetwork):
     source = "https://arxiv.org/abs/2010.11929 table 1"
     published = Published(86_567_656, 17.56e9, {"batch": 1, "size": 224}, _TORCHVISION.format("vit_b_16"))
     blocks = {"encoder_block": 12}  # noqa: RUF012
-    parameters = {  # noqa: RUF012
-        "batch": BATCH,
-        "size": Parameter("height and width of an image, a multiple of 32", least=32, most=224),
-    }
+    parameters = {"batch": BATCH, "size": _SIZE._replace(most=224)}  # noqa: RUF012
     optimiser = "adamw"
     sets = {  # noqa: RUF012
         "small": {"training": {"batch": 1, "size": 64}, "inference": {"batch": 1, "size": 96}},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Dict, List, Sequence, Tuple
 
 import jax
@@ -187,18 +188,11 @@ class JaxBackend(Backend):
 
     copy = staticmethod(jnp.copy)
 
-    def gather(self, table: Array, indices: Array) -> Array:
-        return jnp.take(table, indices, axis=0)
-
+    gather = staticmethod(partial(jnp.take, axis=0))
     relu = staticmethod(jax.nn.relu)
     tanh = staticmethod(jnp.tanh)
-
-    def total(self, x: Array) -> Array:
-        return x.sum(axis=-1)
-
-    def largest(self, x: Array) -> Array:
-        return x.max(axis=-1)
-
+    total = staticmethod(partial(jnp.sum, axis=-1))
+    largest = staticmethod(partial(jnp.max, axis=-1))
     softmax = staticmethod(jax.nn.softmax)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
@@ -213,9 +207,7 @@ class JaxBackend(Backend):
         return centred * lax.rsqrt((centred * centred).mean(axis=axes) + 1e-5) * gain + offset
 
     fft = staticmethod(jnp.fft.rfft)
-
-    def sort(self, x: Array) -> Array:
-        return jnp.sort(x, axis=-1)
+    sort = staticmethod(partial(jnp.sort, axis=-1))
 
     def pool(self, x: Array, size: int) -> Array:
         window = (1,) + (size,) * (x.ndim - 2) + (1,)

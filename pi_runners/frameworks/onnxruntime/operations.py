@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 import onnxruntime as ort
@@ -26,6 +26,11 @@ _LEVELS = {
 _MODES = {"sequential": ort.ExecutionMode.ORT_SEQUENTIAL, "parallel": ort.ExecutionMode.ORT_PARALLEL}
 _ENTRIES = {"spinning": "session.intra_op.allow_spinning", "flush_denormal": "session.set_denormal_as_zero"}
 """Keys in the configuration of a session (`onnxruntime_session_options_config_keys.h`)."""
+
+
+def _operator(name: str, **attributes: Any) -> Callable[..., Any]:
+    """Return the method for an operator whose result has the shape of its first input, up to the lengths."""
+    return lambda backend, *inputs: backend._node(name, inputs, **attributes)
 
 
 class OnnxruntimeBackend(Backend):
@@ -174,32 +179,23 @@ class OnnxruntimeBackend(Backend):
     def scale(self, x: Symbol, factor: float) -> Array:
         return self._node("Mul", [x, self._scalar_for(x, factor)])
 
-    def add(self, x: Symbol, y: Symbol) -> Array:
-        return self._node("Add", [x, y])
-
-    def multiply(self, x: Symbol, y: Symbol) -> Array:
-        return self._node("Mul", [x, y])
+    add = _operator("Add")
+    multiply = _operator("Mul")
+    relu = _operator("Relu")
+    tanh = _operator("Tanh")
+    softmax = _operator("Softmax", axis=-1)
+    layer_norm = _operator("LayerNormalization", axis=-1, epsilon=1e-5)
+    join = _operator("Concat", axis=-1)
+    join_channels = _operator("Concat", axis=1)
 
     def gather(self, table: Symbol, indices: Symbol) -> Array:
         return self._node("Gather", [table, indices], rank=indices.rank + 1)
-
-    def relu(self, x: Symbol) -> Array:
-        return self._node("Relu", [x])
-
-    def tanh(self, x: Symbol) -> Array:
-        return self._node("Tanh", [x])
 
     def total(self, x: Symbol) -> Array:
         return self._node("ReduceSum", [x, self._integers_for(x, [-1])], rank=x.rank - 1, keepdims=0)
 
     def largest(self, x: Symbol) -> Array:
         return self._node("ReduceMax", [x], rank=x.rank - 1, axes=[-1], keepdims=0)
-
-    def softmax(self, x: Symbol) -> Array:
-        return self._node("Softmax", [x], axis=-1)
-
-    def layer_norm(self, x: Symbol, gain: Symbol, offset: Symbol) -> Array:
-        return self._node("LayerNormalization", [x, gain, offset], axis=-1, epsilon=1e-5)
 
     def batch_norm(self, x: Symbol, gain: Symbol, offset: Symbol, training: bool) -> Array:
         """Statistics of the batch through `ReduceMean`: `InstanceNormalization` computes those of each image only."""
@@ -233,12 +229,6 @@ class OnnxruntimeBackend(Backend):
 
     def spatial_mean(self, x: Symbol) -> Array:
         return self._node("ReduceMean", [x], rank=2, axes=list(range(2, x.rank)), keepdims=0)
-
-    def join(self, x: Symbol, y: Symbol) -> Array:
-        return self._node("Concat", [x, y], axis=-1)
-
-    def join_channels(self, x: Symbol, y: Symbol) -> Array:
-        return self._node("Concat", [x, y], axis=1)
 
     def reshape(self, x: Symbol, shape: Sequence[int]) -> Array:
         return self._node("Reshape", [x, self._integers_for(x, shape)], rank=len(shape))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from pi_runners.harness.contract import (
@@ -227,13 +228,8 @@ class TensorflowBackend(Backend):
     gather = staticmethod(tf.gather)
     relu = staticmethod(tf.nn.relu)
     tanh = staticmethod(tf.tanh)
-
-    def total(self, x: Array) -> Array:
-        return tf.reduce_sum(x, axis=-1)
-
-    def largest(self, x: Array) -> Array:
-        return tf.reduce_max(x, axis=-1)
-
+    total = staticmethod(partial(tf.reduce_sum, axis=-1))
+    largest = staticmethod(partial(tf.reduce_max, axis=-1))
     softmax = staticmethod(tf.nn.softmax)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
@@ -252,9 +248,7 @@ class TensorflowBackend(Backend):
         return tf.nn.batch_normalization(x, mean, variance, offset, gain, 1e-5)
 
     fft = staticmethod(tf.signal.rfft)
-
-    def sort(self, x: Array) -> Array:
-        return tf.sort(x, axis=-1)
+    sort = staticmethod(partial(tf.sort, axis=-1))
 
     def pool(self, x: Array, size: int) -> Array:
         return tf.nn.max_pool(x, size, size, "VALID")
