@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.resources
 from functools import cache
 from importlib.resources.abc import Traversable
@@ -56,9 +57,15 @@ def _adapter(kind: Any, discriminator: str) -> Any:
 
 
 @cache
-def shipped_yaml(package: str, *names: str, as_text: bool = False) -> Any:
+def shipped_yaml(package: str, *names: str, as_text: bool = False) -> dict[str, Any]:
     """Return the content of a file of a package, by the folders in it and the name of the file."""
-    return parse_yaml(importlib.resources.files(package).joinpath(*names).read_text(encoding="utf-8"), as_text=as_text)
+    text = importlib.resources.files(package).joinpath(*names).read_text(encoding="utf-8")
+    return dict(parse_yaml(text, as_text=as_text))
+
+
+def shipped_text(package: str, name: str) -> str:
+    """Return the text of a file of a package that is compressed with gzip."""
+    return gzip.decompress((importlib.resources.files(package) / name).read_bytes()).decode()
 
 
 def yaml_files(folder: Traversable) -> list[Traversable]:

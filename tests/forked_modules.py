@@ -21,7 +21,7 @@ from knowledge.catalogue.settings import shipped_settings
 from knowledge.catalogue.variant_properties import variant_namespaces
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.hardware.detect import detect
-from knowledge.hardware.profiles import shipped_profile
+from knowledge.hardware.profiles import find_profile
 
 # Libraries that are imported inside functions.
 _LAZY = (
@@ -49,7 +49,7 @@ for _name in (*_LAZY, "scipy.linalg", "scipy.optimize", "scipy.special"):
 for _package in (advisor, knowledge, pi_runners):
     for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
         if (
-            not _module.name.endswith("__main__")
+            not _module.name.endswith(("__main__", "sitecustomize"))
             and ".frameworks." not in _module.name
             and ".migrations" not in _module.name
         ):
@@ -60,7 +60,7 @@ for _read in (
     *(shipped_settings, workload_catalogue, detect),
 ):
     _read()
-shipped_profile("cpu-zen4")
+find_profile("cpu-zen4")
 trust_in(os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH)
 # Garbage collection in a forked process does not visit, and so does not copy, what they share.
 gc.freeze()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from advisor.api.stores import AdmittingSink, Warn, log_warning, open_writable_store
-from knowledge.domain.observation import Observation
 from knowledge.service import client
-from knowledge.service.client import DeliveryResult, KnowledgeService
+from knowledge.service.client import KnowledgeService
+from knowledge.service.messages import DeliveryReceipt
 
-__all__ = ["DeliveryResult", "pull", "push"]
+__all__ = ["DeliveryReceipt", "pull", "push"]
 
 
-def push(url: str, token: str, *, knowledge: str | None, progress: Callable[[str], None]) -> DeliveryResult:
+def push(url: str, token: str, *, knowledge: str | None, progress: Callable[[str], None]) -> DeliveryReceipt:
     """Deliver the observations that a service does not have; see :func:`knowledge.service.client.push`.
 
     Args:
@@ -34,7 +34,7 @@ def pull(
     knowledge: str | None,
     progress: Callable[[str], None],
     warn: Warn = log_warning,
-) -> DeliveryResult:
+) -> DeliveryReceipt:
     """Fetch the observations that a service has and a knowledge base does not; see :func:`push`.
 
     Args:
@@ -48,10 +48,4 @@ def pull(
     service = KnowledgeService(url, token)
     with open_writable_store(knowledge) as store:
         sink = AdmittingSink(store, source=source or service.name, warn=warn)
-
-        def add(observations: Iterable[Observation]) -> DeliveryResult:
-            result = sink.add(observations)
-            quarantined = tuple((q.observation.identity, q.reason) for q in result.quarantined)
-            return DeliveryResult(added=result.added, known=result.known, quarantined=quarantined)
-
-        return client.pull(service, store, add, progress=progress)
+        return client.pull(service, store, sink.add, progress=progress)

@@ -34,7 +34,7 @@ def read_run_settings(
     Args:
         lock: A lock, or a settings file; by default one in this directory, unless values are given.
         values: Names and values of settings; the value :data:`DEFAULT` leaves out a setting of the lock.
-        frameworks: Frameworks that the values are for; by default those of the lock, else those that have the setting
+        frameworks: Frameworks that the values are for; by default the lock's frameworks, else all that have the setting
             if its name leaves no doubt.
 
     Raises:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from advisor.domain.words import count
 from advisor.user_directories import readable_address
 from knowledge.domain.observation import Observation
 from knowledge.exchange.admission import Admission, AdmissionResult
 from knowledge.store.base import KnowledgeBase
-from knowledge.store.engine import open_knowledge_base
-from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.state_hash import default_address
 from pi_runners.catalogue import Indicators
+
+if TYPE_CHECKING:
+    from knowledge.store.sql import SqlKnowledgeBase
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ def open_readable_store(address: str | None) -> SqlKnowledgeBase:
     Raises:
         KnowledgeBaseError: If it cannot be opened.
     """
-    return open_knowledge_base(readable_address(address))
+    return _open(readable_address(address))
 
 
 def open_writable_store(address: str | None) -> SqlKnowledgeBase:
@@ -41,7 +43,14 @@ def open_writable_store(address: str | None) -> SqlKnowledgeBase:
     Raises:
         KnowledgeBaseError: If it cannot be opened.
     """
-    return open_knowledge_base(address or default_address())
+    return _open(address or default_address())
+
+
+def _open(address: str) -> SqlKnowledgeBase:
+    # Only here: `advisor pi status` reads no knowledge base, and SQLAlchemy takes most of its start.
+    from knowledge.store.engine import open_knowledge_base
+
+    return open_knowledge_base(address)
 
 
 Warn = Callable[[str, str], None]

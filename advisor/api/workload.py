@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from advisor.project.code.files import source_files
+from advisor.project.code.files import project_files
 from advisor.project.workload.file import check_name, read_workloads, write_workload
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS
@@ -101,7 +101,7 @@ def import_trace(
 
 def _source_state(directory: Path) -> dict[str, tuple[int, int]]:
     """Return size and time of change of the source files of a project."""
-    return {file.name: (file.size, file.modified) for file in source_files(directory)}
+    return {file.name: (file.size, file.modified) for file in project_files(directory)}
 
 
 def _changed_files(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> list[str]:

@@ -12,7 +12,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,36 +44,27 @@ _CELLS_PER_TRANSACTION = 200
 """Maximum number of cells that are stored in one transaction."""
 
 
+@dataclass
 class Coordinator:
-    """Runs one campaign. Only one process may coordinate a campaign: see ``CampaignDirectory.lock_coordinator``."""
+    """Runs one campaign. Only one process may coordinate a campaign: see ``CampaignDirectory.lock_coordinator``.
 
-    def __init__(
-        self,
-        directory: CampaignDirectory,
-        plan: CampaignPlan,
-        *,
-        sink: ObservationSink | None = None,
-        attempts: int = 3,
-        warn: Callable[[str, str], None] = lambda *_: None,
-    ) -> None:
-        """Store the parameters; nothing is read or submitted.
+    Attributes:
+        directory: The campaign directory.
+        plan: The plan in it.
+        sink: Receives the observations; ``None`` for a coordinator that only reads.
+        attempts: Give up on a task after this many attempts without a new result.
+        warn: Called once for each temporary problem, with a message and a hint.
+    """
 
-        Args:
-            directory: The campaign directory.
-            plan: The plan in it.
-            sink: Receives the observations; ``None`` for a coordinator that only reads.
-            attempts: Give up on a task after this many attempts without a new result.
-            warn: Called once for each temporary problem, with a message and a hint.
-        """
-        self.directory = directory
-        self.plan = plan
-        self._sink = sink
-        self._attempts = attempts
-        self._warn = warn
-        self._warned: set[str] = set()
-        self._statuses: dict[int, TaskStatus] = {}
-        self._is_cancelling = False
-        self._collected_outputs: set[tuple[str, int]] = set()
+    directory: CampaignDirectory
+    plan: CampaignPlan
+    sink: ObservationSink | None = None
+    attempts: int = 3
+    warn: Callable[[str, str], None] = lambda *_: None
+    _warned: set[str] = field(default_factory=set, init=False)
+    _statuses: dict[int, TaskStatus] = field(default_factory=dict, init=False)
+    _is_cancelling: bool = field(default=False, init=False)
+    _collected_outputs: set[tuple[str, int]] = field(default_factory=set, init=False)
 
     def import_results(self, store: KnowledgeBase) -> None:
         """Mark the cells whose observations are in the knowledge base, but not in the directory, as measured.
@@ -168,7 +159,7 @@ class Coordinator:
 
     def collect(self) -> int:
         """Store the spooled observations in the knowledge base; return the number of stored cells."""
-        assert self._sink is not None, "a coordinator that only reads stored observations"
+        assert self.sink is not None, "a coordinator that only reads stored observations"
         stored = 0
         waiting = list(self.directory.cells(self.directory.spool).items())
         for start in range(0, len(waiting), _CELLS_PER_TRANSACTION):
@@ -176,7 +167,7 @@ class Coordinator:
             contents = {cell: self._read(path) for cell, path in group}
             readable = {cell: observations for cell, observations in contents.items() if observations is not None}
             try:
-                self._sink(o for observations in readable.values() for o in observations)
+                self.sink(o for observations in readable.values() for o in observations)
             except KnowledgeBaseError as error:
                 rest = len(waiting) - stored
                 cells = f"{count(rest, 'cell')} not stored yet, in `{self.directory.spool}`"
@@ -328,7 +319,7 @@ class Coordinator:
             # An attempt with a new result is not a failure: the next one continues where it stopped.
             fruitless = last["gained"] == 0 and last["state"] != "cancelled" and submission.folder.name > after
             attempts = attempts + 1 if fruitless else 0
-        state: State = "cancelled" if self.is_cancelled else "given-up" if attempts >= self._attempts else "waiting"
+        state: State = "cancelled" if self.is_cancelled else "given-up" if attempts >= self.attempts else "waiting"
         return TaskStatus(task=task, state=state, node=last["node"], reason=last["reason"], attempts=attempts)
 
     def _is_complete(self, task: int, cells: Iterable[Cell]) -> bool:
@@ -360,7 +351,7 @@ class Coordinator:
     def _warn_once(self, message: str, hint: str) -> None:
         if message not in self._warned:
             self._warned.add(message)
-            self._warn(message, hint)
+            self.warn(message, hint)
 
 
 def _reason(executor: Executor, batch: Batch, handle: str, status: TaskStatus) -> str:

@@ -266,7 +266,7 @@ def block_name(block: Block, machine: str) -> str:
 
 def plan_document(plan: CampaignPlan) -> bytes:
     """Return a plan as JSON. The same plan gives the same bytes."""
-    content = _plans().dump_json(plan, by_alias=True, exclude={"dropped"})
+    content = _plans().dump_json(plan, exclude={"dropped"})
     return b'{"format": %d, "plan": %b}\n' % (_FORMAT, content)
 
 

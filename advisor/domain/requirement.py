@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.domain.direct_reference import DirectReference
@@ -48,3 +49,9 @@ class RootRequirement:
         """Line in the file, from 1; 0 if unknown."""
         number = self.origin.rpartition(":")[2]
         return int(number) if number.isdigit() else 0
+
+    def without_versions(self) -> RootRequirement:
+        """Return the requirement without its specifier and hashes, so that it admits every version."""
+        free = Requirement(str(self.requirement))
+        free.specifier = SpecifierSet()
+        return replace(self, requirement=free, hashes=frozenset())

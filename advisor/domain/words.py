@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -99,8 +98,12 @@ def flops_text(flops: float) -> str:
 
 def quoted(names: Collection[str], most: int = sys.maxsize) -> str:
     """Return names in backticks, separated by commas; of more than the most, only the first ones and the number."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(f"`{name}`" for name in islice(names, most)) + more
+    return listed([f"`{name}`" for name in names], most)
+
+
+def listed(texts: Sequence[str], most: int) -> str:
+    """Return texts, separated by commas; of more than the most, only the first ones and the number of the others."""
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 def in_words(words: Sequence[str], conjunction: str) -> str:

@@ -14,12 +14,11 @@ from packaging.utils import NormalizedName
 from advisor.gate.checks import checks_of
 from advisor.gate.checks.artifacts import LockArtifacts
 from advisor.gate.checks.speed_limits import check_gap
-from advisor.gate.comparison import LockComparison, compare
+from advisor.gate.comparison import LockComparison, compare, setting_changes, with_settings_of_lock
 from advisor.gate.findings import Finding, Place, gate_codes, merge_targets
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import GateCase, InstallableFiles, ProjectState, Scope
-from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
 from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES
@@ -120,14 +119,10 @@ def check(
     before: GatePolicy | None = None,
     policy_changes: Sequence[Finding] = (),
 ) -> GateResult:
-    """Check a project for its targets. The result says whether the check could be completed.
+    """Check a project for its targets, on a date in UTC. The result says whether the check could be completed.
 
-    Args:
-        cases: The project and a target, for each target.
-        policy: The policy.
-        today: The date, in UTC.
-        before: The policy of the base, if there is one: problems of exceptions that it has, too, are not reported.
-        policy_changes: Findings about the project's own policy, if it differs from the policy that is applied.
+    Problems of exceptions that the policy of the base (`before`) has, too, are not reported. `policy_changes` are
+    findings about the project's own policy, if it differs from the policy that is applied.
     """
     targets = tuple(check_target(case, policy, today=today) for case in cases)
     every = [*policy_changes, *(f for target in targets for f in target.findings)]

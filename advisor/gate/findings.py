@@ -18,16 +18,9 @@ Level = Literal["error", "warning", "note"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """A kind of finding.
+    """A kind of finding, with a default level that a policy can change.
 
-    Attributes:
-        code: Stable code, such as ``ADV001``.
-        name: Short name.
-        level: Default level, which a policy can change; an error fails the gate.
-        summary: The meaning in a few words.
-        why: The meaning in full, and why it matters.
-        remedy: What to do.
-        update: Whether other versions, or writing the lock again, can resolve it.
+    `why` is the meaning in full. `update` says whether other versions, or writing the lock again, can resolve it.
     """
 
     code: str
@@ -54,12 +47,7 @@ def gate_codes() -> dict[str, Code]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The file and line that a finding points to.
-
-    Attributes:
-        path: Path of the file, as it was opened; empty if the finding points to no file.
-        line: Line number, starting at 1; 0 if it is not known.
-    """
+    """The file, as it was opened, and the line (from 1; 0 if not known) that a finding points to; may be empty."""
 
     path: str = ""
     line: int = 0

@@ -26,12 +26,7 @@ _PERCENTAGE = re.compile(r"\s*(?P<number>\d{1,12}(?:\.\d{1,12})?)\s*%\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowthLimit:
-    """The allowed growth of the download; one of the two is `None`.
-
-    Attributes:
-        size: Size in bytes.
-        fraction: Fraction of the download of the base.
-    """
+    """The allowed growth of the download, in bytes or as a fraction of the base's download; the other one is `None`."""
 
     size: int | None = None
     fraction: float | None = None

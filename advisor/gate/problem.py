@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.gate.findings import Finding, Place
@@ -45,21 +43,14 @@ def references_of(problem: ResolutionProblem) -> tuple[DirectReference, ...]:
 
 
 def without_pins(problem: ResolutionProblem, lock: Lock) -> ResolutionProblem:
-    """Return a problem without its pins, if the lock is the project's own pinned requirements file.
-
-    A pin in such a file is the locked version, not a requirement.
-    """
+    """Return a problem without pins if the lock is its own requirements file: there, a pin is the locked version."""
     if not lock.is_project:
         return problem
-    return replace(problem, roots=tuple(map(_unpinned, problem.roots)))
+    return replace(problem, roots=tuple(r.without_versions() if _is_pin(r) else r for r in problem.roots))
 
 
-def _unpinned(root: RootRequirement) -> RootRequirement:
-    if root.constraint or not any(s.operator in ("==", "===") for s in root.requirement.specifier):
-        return root
-    free = Requirement(str(root.requirement))
-    free.specifier = type(free.specifier)()
-    return replace(root, requirement=free, hashes=frozenset())
+def _is_pin(root: RootRequirement) -> bool:
+    return not root.constraint and any(s.operator in ("==", "===") for s in root.requirement.specifier)
 
 
 def find_unchecked_locks(

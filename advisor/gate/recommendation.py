@@ -14,6 +14,7 @@ from advisor.resolve.explanation.advice import Advice
 from advisor.resolve.explanation.recommended_settings import CombinedGain
 from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.score.predictor import Predictor
+from knowledge.domain.codec import decoded, encoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +37,8 @@ def find_recommended_stack(
     """Return the recommended stack, from the cache if nothing that it depends on has changed.
 
     It depends on the requirements, the target, the observations, the program, and the index pages of every package
-    that the search loaded.
-
-    Args:
-        problem: The requirements and the target.
-        client: The indexes.
-        predictor: Predictions from the observations.
-        criteria: The objective, and for `stable` the minimum age of a file and the date.
-        solve: Solves the problem.
+    that the search loaded. The criteria are the objective, and for `stable` the minimum age of a file and the date;
+    with `None`, the cache is not used.
 
     Raises:
         AdvisorError: If there is no stack, or an index cannot be read.
@@ -52,20 +47,12 @@ def find_recommended_stack(
     question = [predictor.evidence_state, _without_places(problem), client.configuration, criteria]
     document = None if criteria is None else memo.read(question)
     if document is not None and client.digests(document["pages"]) == document["pages"]:
-        return RecommendedStack(
-            versions={name: Version(version) for name, version in document["versions"].items()},
-            proven=document["proven"],
-        )
+        return decoded(RecommendedStack, document["stack"])
     selection, advice = solve()
-    versions = advice.optimum.stack.versions
+    stack = RecommendedStack(versions=advice.optimum.stack.versions, proven=advice.optimum.proven)
     if criteria is not None and not advice.optimum.stopped:
-        document = {
-            "pages": client.digests(sorted(selection.loaded_packages)),
-            "versions": {name: str(version) for name, version in versions.items()},
-            "proven": advice.optimum.proven,
-        }
-        memo.write(question, document)
-    return RecommendedStack(versions=versions, proven=advice.optimum.proven)
+        memo.write(question, {"pages": client.digests(sorted(selection.loaded_packages)), "stack": encoded(stack)})
+    return stack
 
 
 def _without_places(problem: ResolutionProblem) -> ResolutionProblem:

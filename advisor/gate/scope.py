@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 from packaging.utils import NormalizedName
 
 from advisor.domain.direct_reference import DirectReference
-from advisor.gate.comparison import LockComparison
+from advisor.gate.comparison import LockComparison, RecommendedValues, with_settings_of_lock
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.gate.recommendation import RecommendedStack
-from advisor.gate.setting_changes import RecommendedValues, with_settings_of_lock
 from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.project.settings.interface import ProjectSetting
@@ -147,17 +146,7 @@ class Scope:
         source: str = "",
         cause: Cause = _NO_CAUSE,
     ) -> Finding:
-        """Return a finding with the level that the policy gives its code.
-
-        Args:
-            code: Code of the finding, such as ``ADV001``.
-            message: One sentence, without a final full stop.
-            package: The package that it is about, if any.
-            place: Where it points; by default the package's entry in the lock.
-            subject: What distinguishes it from other findings of the same code and package.
-            source: Where the fact comes from.
-            cause: The versions and files that cause it.
-        """
+        """Return a finding with the level that the policy gives its code; by default, its place is the package's."""
         return Finding(
             code=code,
             level=self.policy.level_of(code),

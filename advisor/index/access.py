@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from advisor.index.cache import DiskCache
 from advisor.index.http.transport import Transport
@@ -14,6 +17,8 @@ from knowledge.domain.errors import UnavailableError
 
 FRESH_SECONDS = 600
 """How long an answer is fresh if the index sends no `Cache-Control`; the large public indexes send this value."""
+_K = TypeVar("_K")
+_T = TypeVar("_T")
 OFFLINE_HINT = "run the same command once without `--offline`"
 
 
@@ -85,3 +90,31 @@ def fresh_seconds(cache_control: str) -> int:
         return 0
     match = re.search(r"max-age=(\d{1,9})", cache_control)
     return int(match[1]) if match else FRESH_SECONDS
+
+
+class Futures(Generic[_K, _T]):
+    """Results of tasks by key. The task of a key is started once, whichever thread asks for it first."""
+
+    def __init__(self, pool: Executor, task: Callable[..., _T]) -> None:
+        self._pool = pool
+        self._task = task
+        self._lock = threading.Lock()
+        self._futures: dict[_K, Future[_T]] = {}
+
+    def start(self, key: _K, *values: Any, **options: Any) -> Future[_T]:
+        """Return the future of a key; its task is started if it was not yet."""
+        with self._lock:
+            if key not in self._futures:
+                self._futures[key] = self._pool.submit(self._task, *values, **options)
+            return self._futures[key]
+
+    def forget(self, keys: Iterable[_K]) -> None:
+        """Let the tasks of keys start again."""
+        with self._lock:
+            for key in keys:
+                del self._futures[key]
+
+    def started(self) -> dict[_K, Future[_T]]:
+        """Return the futures by key."""
+        with self._lock:
+            return dict(self._futures)

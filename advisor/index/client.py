@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from packaging.utils import NormalizedName
 
-from advisor.index.access import IndexAccess
+from advisor.index.access import Futures, IndexAccess
 from advisor.index.addresses import local_path
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
@@ -36,7 +34,6 @@ from knowledge.domain.identity import content_hash
 _M_ARENA_MAX = -8
 """The parameter of `mallopt` for the number of pools."""
 _WORKERS = 16
-_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
@@ -52,39 +49,12 @@ class _Inline(Executor):
         return future
 
 
-class _Futures(Generic[_K, _T]):
-    """Results of tasks by key. The task of a key is started once, whichever thread asks for it first."""
-
-    def __init__(self, pool: Executor, task: Callable[..., _T]) -> None:
-        self._pool = pool
-        self._task = task
-        self._lock = threading.Lock()
-        self._futures: dict[_K, Future[_T]] = {}
-
-    def start(self, key: _K, *values: Any, **options: Any) -> Future[_T]:
-        """Return the future of a key; its task is started if it was not yet."""
-        with self._lock:
-            if key not in self._futures:
-                self._futures[key] = self._pool.submit(self._task, *values, **options)
-            return self._futures[key]
-
-    def forget(self, keys: Iterable[_K]) -> None:
-        """Let the tasks of keys start again."""
-        with self._lock:
-            for key in keys:
-                del self._futures[key]
-
-    def started(self) -> dict[_K, Future[_T]]:
-        """Return the futures by key."""
-        with self._lock:
-            return dict(self._futures)
-
-
 class IndexClient:
     """All configured indexes.
 
     Answers are cached: pages until they are stale, metadata permanently. A client may be used by many threads, and
-    requests nothing twice.
+    requests nothing twice. A method that reads an index raises an `UnavailableError` if the index does not answer as
+    the standards say, or if the cache does not have the answer while offline.
 
     A package that is bound to an index comes only from there. Other packages come only from the first index that has
     them, so that nobody can add a version on another index (dependency confusion). Directories of this machine are
@@ -96,6 +66,7 @@ class IndexClient:
         offline: Whether to answer from the cache alone.
         transport: Connection to the indexes.
         repositories: Repositories of packages that come from no index.
+        distributions: Files on indexes and at other addresses.
         failed_builds: Why an index with further builds could not be read, by its address.
     """
 
@@ -115,8 +86,8 @@ class IndexClient:
         self.transport = Transport(self.configuration, credentials)
         access = IndexAccess(transport=self.transport, cache=cache, offline=offline, refresh=refresh)
         self.repositories = GitRepositories(access)
-        self._distributions = Distributions(access)
-        self.file_sizes = FileSizes(self._distributions, offline=offline)
+        self.distributions = Distributions(access)
+        self.file_sizes = FileSizes(self.distributions, offline=offline)
         self._reader = Pages(self.configuration, access)
         self._advisories = Advisories(access, service=advisory_service, database=advisory_database)
         self._local = [base for base in self.configuration.extra if index_directory(base) is not None]
@@ -135,11 +106,12 @@ class IndexClient:
         self._builders = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1), thread_name_prefix="build")
         self._build_processes = StoppableProcesses()
         self._background = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="ahead")
-        self._pages: _Futures[tuple[NormalizedName, str], ProjectPage] = _Futures(self._pool, self._reader.read)
-        self._metadata: _Futures[str, CoreMetadata] = _Futures(self._pool, self._distributions.metadata)
-        self._built: _Futures[str, CoreMetadata] = _Futures(self._builders, self._build)
-        self._variants: _Futures[str, VariantMetadata | str] = _Futures(self._pool, VariantFiles(access).read)
-        self._records: _Futures[PackageVersion, tuple[str, ...] | None] = _Futures(self._pool, self._advisories.read)
+        self._pages: Futures[tuple[NormalizedName, str], ProjectPage] = Futures(self._pool, self._reader.read)
+        self._linked: Futures[str, Mapping[NormalizedName, ProjectPage]] = Futures(self._pool, self._reader.linked)
+        self._metadata: Futures[str, CoreMetadata] = Futures(self._pool, self.distributions.metadata)
+        self._built: Futures[str, CoreMetadata] = Futures(self._builders, self._build)
+        self._variants: Futures[str, VariantMetadata | str] = Futures(self._pool, VariantFiles(access).read)
+        self._records: Futures[PackageVersion, tuple[str, ...] | None] = Futures(self._pool, self._advisories.read)
 
     def close(self) -> None:
         """Cancel the queued requests, stop the builds and end the threads."""
@@ -164,11 +136,7 @@ class IndexClient:
             self._background.submit(run)
 
     def pages(self, project: NormalizedName) -> tuple[ProjectPage, ...]:
-        """Return the pages of a project; empty if no index has it.
-
-        Raises:
-            UnavailableError: If an index does not answer with a page, or the page is not in the cache while offline.
-        """
+        """Return the pages of a project; empty if no index has it."""
         if project not in self._answers:
             self._answers[project] = tuple(self._read_pages(project))
         return self._answers[project]
@@ -179,11 +147,7 @@ class IndexClient:
         return frozenset(list(self._answers))
 
     def renew(self, project: NormalizedName) -> None:
-        """Request the pages of a project again, even if they are fresh, to get newer releases.
-
-        Raises:
-            UnavailableError: As for :meth:`pages`.
-        """
+        """Request the pages of a project again, even if they are fresh, to get newer releases."""
         stale = [key for key in self._pages.started() if key[0] == project]
         self._pages.forget(stale)
         self._answers.pop(project, None)
@@ -208,7 +172,8 @@ class IndexClient:
                 if self.configuration.strategy == "first-index":
                     break
         pages += [self._page(project, base) for base in self._local]
-        return pages + [self._reader.linked(links, project) for links in self.configuration.find_links]
+        linked = (self._linked.start(links, links).result() for links in self.configuration.find_links)
+        return pages + [by_project[project] for by_project in linked if project in by_project]
 
     def _builds(self, project: NormalizedName, base: str) -> ProjectPage | None:
         """Return the page of a project on an index with further builds; `None` if it cannot be read."""
@@ -222,23 +187,15 @@ class IndexClient:
             return None
 
     def digests(self, projects: Iterable[str]) -> dict[str, str]:
-        """Return a hash of the pages of each project, by its normalised name.
-
-        Raises:
-            UnavailableError: As for :meth:`pages`.
-        """
+        """Return a hash of the pages of each project, by its normalised name."""
+        pages = {name: self.pages(NormalizedName(name)) for name in projects}
         return {
-            name: content_hash([p.digest or [[f.filename, f.size] for f in p.files] for p in self.pages(project)])
-            for name in projects
-            for project in [NormalizedName(name)]
+            name: content_hash([p.digest or [[f.filename, f.size] for f in p.files] for p in listed])
+            for name, listed in pages.items()
         }
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
-        """Return every file of a project; if several pages have a file of the same name, the first one.
-
-        Raises:
-            UnavailableError: As for :meth:`pages`.
-        """
+        """Return every file of a project; if several pages have a file of the same name, the first one."""
         by_name: dict[str, DistributionFile] = {}
         for page in self.pages(project):
             for file in page.files:
@@ -246,11 +203,7 @@ class IndexClient:
         return tuple(by_name.values())
 
     def select_files(self, project: NormalizedName, selector: FileSelector) -> tuple[DistributionFile, ...]:
-        """Return the files of a project, on all of its pages and of any kind, that a selector accepts by name.
-
-        Raises:
-            UnavailableError: As for :meth:`pages`.
-        """
+        """Return the files of a project, on all of its pages and of any kind, that a selector accepts by name."""
         return tuple(file for page in self.pages(project) for file in page.read(selector).files)
 
     def metadata(self, file: DistributionFile) -> CoreMetadata:
@@ -258,7 +211,6 @@ class IndexClient:
 
         Raises:
             MetadataError: If it is malformed or is of another file.
-            UnavailableError: As for :meth:`files`.
         """
         return self._metadata.start(file.identity, file).result()
 
@@ -280,11 +232,7 @@ class IndexClient:
             self._metadata.start(file.identity, file)
 
     def vulnerabilities(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
-        """Return the identifiers of a version's known vulnerabilities; `None` if nothing has a record of it.
-
-        Raises:
-            UnavailableError: As for :meth:`pages`.
-        """
+        """Return the identifiers of a version's known vulnerabilities; `None` if nothing has a record of it."""
         record = self._records.start((name, version), file, name, version).result()
         if record is not None:
             return record
@@ -298,34 +246,26 @@ class IndexClient:
             self._records.start((name, version), file, name, version)
 
     def size(self, file: DistributionFile) -> int | None:
-        """Return the size of a file in bytes; it is requested if the index page does not contain it."""
-        return self._distributions.size(file)
+        """Return the size of a file in bytes, requested if the index page does not contain it; `None` if unknown."""
+        with contextlib.suppress(UnavailableError):
+            return self.distributions.size(file)
+        return None
 
     def unpacked_size(self, file: DistributionFile) -> int | None:
         """Return the unpacked size of a wheel in bytes; `None` if it is unknown."""
         with contextlib.suppress(UnavailableError):
-            return self._distributions.unpacked_size(file)
+            return self.distributions.unpacked_size(file)
         return None
 
     def prefetch_sizes(self, files: Iterable[DistributionFile]) -> None:
         """Request the sizes that index pages do not contain, in one parallel batch."""
-        list(self._pool.map(self._size_or_none, files))
-
-    def _size_or_none(self, file: DistributionFile) -> int | None:
-        # A lock without sizes is valid.
-        with contextlib.suppress(UnavailableError):
-            return self.size(file)
-        return None
+        list(self._pool.map(self.size, files))
 
     def _page(self, project: NormalizedName, base: str) -> ProjectPage:
         return self._pages.start((project, base), project, base).result()
 
     def variants(self, files: Iterable[DistributionFile]) -> list[VariantMetadata | str]:
-        """Return the contents of files that describe variants, or why they cannot be used, in one parallel batch.
-
-        Raises:
-            UnavailableError: As for :meth:`pages`.
-        """
+        """Return the contents of files that describe variants, or why they cannot be used, in one parallel batch."""
         return [future.result() for future in [self._variants.start(file.identity, file) for file in files]]
 
     def built_metadata(self, file: DistributionFile) -> CoreMetadata:
@@ -333,7 +273,6 @@ class IndexClient:
 
         Raises:
             MetadataError: If the build fails, or generates malformed metadata.
-            UnavailableError: As for :meth:`pages`.
         """
         return self._built.start(file.identity, file).result()
 
@@ -344,32 +283,21 @@ class IndexClient:
 
     def _build(self, file: DistributionFile) -> CoreMetadata:
         with self._build_processes.of_this_thread():
-            return self._distributions.built_metadata(file)
-
-    def unpack(self, file: DistributionFile, folder: Path) -> Path:
-        """Unpack an sdist or an archive of a repository to a new folder, and return its top-level directory.
-
-        Raises:
-            UnavailableError: If it cannot be read or unpacked.
-        """
-        return self._distributions.unpack(file, folder)
+            return self.distributions.built_metadata(file)
 
     def pinned(self, file: DistributionFile) -> DistributionFile:
         """Return a file with size and hash, which a lock needs; a file that no index lists is downloaded for it.
 
         Raises:
             IndexAnswerError: If the index provides no SHA-256 and the file is not on this machine.
-            UnavailableError: If it cannot be read.
         """
         digest = file.sha256
         if digest is None:
-            path = local_path(file.url)
-            if path is None and (not file.index or file.index in self.configuration.find_links):
-                return replace(file, sha256=self._distributions.remote_hash(file), size=self._size_or_none(file))
-            if path is None:
+            is_listed = file.index and file.index not in self.configuration.find_links
+            if is_listed and local_path(file.url) is None:
                 raise IndexAnswerError(
                     f"`{without_credentials(file.index)}` has no SHA-256 of `{file.filename}`, which a lock needs",
                     hint="use an index that publishes hashes",
                 )
-            digest = self._distributions.local_hash(file, path)
-        return replace(file, sha256=digest, size=self._size_or_none(file))
+            digest = self.distributions.sha256(file)
+        return replace(file, sha256=digest, size=self.size(file))

@@ -1,4 +1,7 @@
-"""Reads the index configuration of pip and uv."""
+"""Reads the index configuration of pip and uv.
+
+An `InputError` is raised for a file that cannot be read, and an address or an option that is malformed.
+"""
 
 from __future__ import annotations
 
@@ -100,41 +103,34 @@ def origin_of(url: str) -> str:
 def split_credentials(configuration: IndexConfiguration) -> tuple[IndexConfiguration, Credentials]:
     """Remove the credentials from the addresses of a configuration, so that no lock, report or cache contains them.
 
-    For an HTTPS index whose address has no credentials, those of its host in the user's ``.netrc`` are used. They are
-    not used over HTTP, because that file contains neither scheme nor port. Its ``default`` entry is not used.
-
-    Raises:
-        InputError: If an address is malformed.
+    If the address of an HTTPS index has no credentials, the user's ``.netrc`` may have them for its host. They are not
+    used over HTTP, because that file contains neither scheme nor port. Its ``default`` entry is not used.
     """
-    urls = (
-        *(configuration.default, *configuration.extra, *configuration.supplemental),
-        *(*configuration.bindings.values(), *configuration.find_links),
-        *(url for urls in configuration.builds.values() for url in urls),
-    )
     machines = _netrc()
     credentials: dict[str, tuple[str, str]] = {}
-    for url in urls:
+
+    def clean(url: str) -> str:
         try:
             parts = urlsplit(url)
-            if parts.scheme not in _PORTS:
-                continue
-            origin = origin_of(url)
+            origin = origin_of(url) if parts.scheme in _PORTS else ""
         except ValueError as error:
             raise InputError(f"the index address `{without_credentials(url)}` is malformed: {error}") from None
-        if parts.username:
+        if origin and parts.username:
             credentials[origin] = (unquote(parts.username), unquote(parts.password or ""))
         elif parts.scheme == "https" and (credential := machines.get(parts.hostname or "")):
             credentials.setdefault(origin, credential)
-    clean = replace(
+        return without_credentials(url)
+
+    plain = replace(
         configuration,
-        default=without_credentials(configuration.default),
-        extra=tuple(without_credentials(url) for url in configuration.extra),
-        supplemental=tuple(without_credentials(url) for url in configuration.supplemental),
-        find_links=tuple(without_credentials(url) for url in configuration.find_links),
-        bindings={name: without_credentials(url) for name, url in configuration.bindings.items()},
-        builds={name: tuple(map(without_credentials, urls)) for name, urls in configuration.builds.items()},
+        default=clean(configuration.default),
+        extra=tuple(map(clean, configuration.extra)),
+        supplemental=tuple(map(clean, configuration.supplemental)),
+        bindings={name: clean(url) for name, url in configuration.bindings.items()},
+        find_links=tuple(map(clean, configuration.find_links)),
+        builds={name: tuple(map(clean, urls)) for name, urls in configuration.builds.items()},
     )
-    return clean, credentials
+    return plain, credentials
 
 
 def _netrc() -> Mapping[str, tuple[str, str]]:
@@ -160,9 +156,6 @@ def read_configuration(
         directory: The project's directory.
         environment: Environment variables; the process's own by default.
         home: The user's home directory; the real one by default.
-
-    Raises:
-        InputError: If a configuration file cannot be read.
     """
     variables = os.environ if environment is None else environment
     if home is None:
@@ -262,11 +255,7 @@ def _uv_bindings(table: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_strategy(name: str) -> str:
-    """Return the strategy for the name of a strategy in uv.
-
-    Raises:
-        InputError: If there is no such strategy.
-    """
+    """Return the strategy for the name of a strategy in uv."""
     # The third strategy of uv differs from the second only in its search order.
     supported = {**dict.fromkeys(STRATEGIES), "unsafe-first-match": None}
     if name not in supported:

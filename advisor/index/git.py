@@ -31,19 +31,18 @@ class GitError(UnavailableError):
 
 
 class GitRepositories:
-    """Reads repositories. Safe for many threads; the commit of a revision is looked up once."""
+    """Reads repositories. Safe for many threads; the commit of a revision is looked up once.
+
+    A `GitError` is raised if a repository cannot be read or has no such revision, and an `OfflineError` if it is needed
+    while offline.
+    """
 
     def __init__(self, access: IndexAccess) -> None:
         self._access = access
         self._commits: dict[tuple[str, str], str] = {}
 
     def commit_of(self, url: str, revision: str) -> str:
-        """Return the commit of a branch, tag or commit of a repository; an empty revision is the default branch.
-
-        Raises:
-            GitError: If the repository cannot be read, or has no such revision.
-            OfflineError: If the commit is not known while offline.
-        """
+        """Return the commit of a branch, tag or commit of a repository; an empty revision is the default branch."""
         if _COMMIT.fullmatch(revision):
             return revision
         if (url, revision) not in self._commits:
@@ -59,10 +58,6 @@ class GitRepositories:
             folder: A folder that does not exist.
             history: Whether the history and the tags are fetched, too, from which some build backends take the version,
                 and the submodules.
-
-        Raises:
-            GitError: If the repository cannot be read, or has no such commit.
-            OfflineError: If this program is offline.
         """
         if self._access.offline:
             raise self._missing(url)

@@ -85,11 +85,9 @@ class EntryError(ValueError):
 
 @contextmanager
 def package_of(entry: Any, place: int | None) -> Iterator[None]:
-    """Convert the exceptions of reading a malformed package to an error that names the package.
+    """Convert the exceptions of reading a malformed package, or of its name alone, to an error that names the package.
 
-    Args:
-        entry: The package in the lock, or its name.
-        place: Position in the lock's list of packages, from 0; `None` if the format has no list.
+    The place is the position in the lock's list of packages, from 0; `None` if the format has no list.
 
     Raises:
         EntryError: If it is malformed.
@@ -167,17 +165,9 @@ class DocumentFormat(LockFormat):
         except EntryError as error:
             line = self._line_of(text, error)
             about = f"package `{error.package}` (line {line})" if error.package else f"the package on line {line}"
-            raise UnreadableFileError(
-                f"`{path}` is malformed: {about}: {error}",
-                path=path,
-                line=line,
-                package=error.package,
-                hint=_RECREATE_HINT,
-            ) from None
+            raise _unreadable(path, f"is malformed: {about}: {error}", line=line, package=error.package) from None
         except MALFORMED as error:
-            raise UnreadableFileError(
-                f"`{path}` is malformed: {reason_of(error)}", path=path, hint=_RECREATE_HINT
-            ) from None
+            raise _unreadable(path, f"is malformed: {reason_of(error)}") from None
 
     def _load(self, path: Path) -> tuple[str, Document]:
         text = read_text(path, package_at=self._package_at)
@@ -189,11 +179,9 @@ class DocumentFormat(LockFormat):
             line = int(match[1]) if match else 1
             package = self._package_at(text, line) if match else ""
             near = f", near package `{package}`" if package else ""
-            raise UnreadableFileError(
-                f"`{path}` cannot be read: {reason}{near}", path=path, line=line, package=package, hint=_RECREATE_HINT
-            ) from None
+            raise _unreadable(path, f"cannot be read: {reason}{near}", line=line, package=package) from None
         if not isinstance(document, dict):
-            raise UnreadableFileError(f"`{path}` is not a lock: it contains no table", path=path, hint=_RECREATE_HINT)
+            raise _unreadable(path, "is not a lock: it contains no table")
         return text, document
 
     def _obstacles(self, text: str, document: Document, target: Target) -> Iterator[tuple[str, int]]:
@@ -291,6 +279,10 @@ class DocumentFormat(LockFormat):
         return next((match["name"] for match in above if match), "")
 
 
+def _unreadable(path: Path, problem: str, *, line: int = 1, package: str = "") -> UnreadableFileError:
+    return UnreadableFileError(f"`{path}` {problem}", path=path, line=line, package=package, hint=_RECREATE_HINT)
+
+
 def _admits(specifier: str, stated: str, target: Target) -> bool:
     """Whether a specifier, or a constraint of Poetry such as `^3.9`, admits the interpreter of a target.
 
@@ -332,12 +324,7 @@ def kind_of_source(source: Document, kinds: Iterable[str]) -> str:
 
 
 def locked_file(file: Document, *, folder: str = "") -> LockedFile:
-    """Return a file of a lock as uv, Poetry and PDM write it.
-
-    Args:
-        file: The file in the lock.
-        folder: Directory that its path is relative to; by default the directory of the lock.
-    """
+    """Return a file of a lock as uv, Poetry and PDM write it; its path is relative to the folder, else to the lock."""
     hashed, url, path = str(file.get("hash", "")), str(file.get("url", "")), str(file.get("path", ""))
     return LockedFile(
         name=str(file.get("filename") or file.get("file") or unquote(PurePosixPath(urlsplit(url or path).path).name)),

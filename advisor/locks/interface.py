@@ -181,11 +181,7 @@ class LockFormat(ABC):
         return None
 
     def update_command(self, pins: Sequence[str]) -> str:
-        """Return the command of the tool that sets packages to versions; empty if it has no such command.
-
-        Args:
-            pins: The packages, such as ``torch==2.9.1``.
-        """
+        """Return the command of the tool that sets packages to pins such as ``torch==2.9.1``; empty if it has none."""
         return ""
 
     def install_commands(self, path: str) -> Sequence[str]:

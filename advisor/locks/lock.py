@@ -171,10 +171,9 @@ def read_text(
         text = decode(path.read_bytes()).replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         raise InputError(f"`{path}` cannot be read: there is no such file") from None
-    except OSError as error:
-        raise UnreadableFileError(f"`{path}` cannot be read: {error.strerror}", path=path) from None
-    except ValueError as error:
-        raise UnreadableFileError(f"`{path}` cannot be read: {error}", path=path) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise UnreadableFileError(f"`{path}` cannot be read: {reason}", path=path) from None
     if conflict := _CONFLICT.search(text):
         line = text.count("\n", 0, conflict.start()) + 1
         raise UnreadableFileError(

@@ -1,4 +1,7 @@
-"""The formats of locks: all modules of :mod:`advisor.locks.formats`, and which one a file has."""
+"""The formats of locks: all modules of :mod:`advisor.locks.formats`, and which one a file has.
+
+An `InputError` is raised for a file name that no format has, and for a file or directory that does not exist.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +44,7 @@ def format_of(path: Path) -> LockFormat | None:
 
 
 def format_to_read(path: Path) -> LockFormat:
-    """Return the format of a lock.
-
-    Raises:
-        InputError: If the file name matches no format.
-    """
+    """Return the format of a lock."""
     if lock_format := format_of(path):
         return lock_format
     names = [f"`{name}`" for lock_format in lock_formats() for name in lock_format.patterns or (lock_format.name,)]
@@ -53,11 +52,7 @@ def format_to_read(path: Path) -> LockFormat:
 
 
 def format_to_write(path: Path) -> LockFormat:
-    """Return the format to write a lock in, before any work is done for it.
-
-    Raises:
-        InputError: If the file name matches no format that is written, or its directory does not exist.
-    """
+    """Return the format to write a lock in, before any work is done for it."""
     lock_format = next((lock_format for lock_format in lock_formats() if lock_format.writes(path)), None)
     if lock_format is None:
         names = [f"`{name}`" for lock_format in lock_formats() for name in lock_format.written_names]
@@ -82,10 +77,6 @@ def read_lock(path: Path, target: Target) -> Lock:
 
 
 def own_lock(directory: Path) -> Path | None:
-    """Return the lock in the directory of a project; `None` if there is no lock.
-
-    Raises:
-        InputError: If a file that may be a lock cannot be read.
-    """
+    """Return the lock in the directory of a project; `None` if there is no lock."""
     locks = (lock_format.current(directory) for lock_format in lock_formats())
     return next((path for path in locks if path is not None), None)

@@ -1,4 +1,7 @@
-"""A value of a run-time setting in one framework, with what applies it, and such values as TOML for a lock."""
+"""A value of a run-time setting in one framework, with what applies it, and such values as TOML for a lock.
+
+An `InputError` is raised for a framework, setting or value that the catalogue does not have.
+"""
 
 from __future__ import annotations
 
@@ -76,16 +79,7 @@ class AppliedSetting:
 
 
 def applied_setting(framework: str, name: str, value: int | str) -> AppliedSetting:
-    """Return a value of a setting with what applies it, by the catalogue.
-
-    Args:
-        framework: Name of a framework, or of a distribution that provides it.
-        name: Name of the setting.
-        value: Its value.
-
-    Raises:
-        InputError: If there is no such framework, setting or value.
-    """
+    """Return a value of a setting with what applies it, by the catalogue; a distribution stands for its framework."""
     backend = framework_of(framework)
     choice = choice_of(backend, name, value)
     if shipped_settings()[name].framework(ANY) is not None:
@@ -104,11 +98,7 @@ def applied_setting(framework: str, name: str, value: int | str) -> AppliedSetti
 
 
 def framework_of(name: str) -> str:
-    """Return the name of a framework, which a distribution may provide.
-
-    Raises:
-        InputError: If there is no such framework.
-    """
+    """Return the name of a framework, which a distribution may provide."""
     framework = MEASURED.get(name, name)
     if framework not in (*frameworks(), ANY):
         raise InputError(f"there is no framework `{name}`", hint=suggest(name, tuple(frameworks())))
@@ -116,11 +106,7 @@ def framework_of(name: str) -> str:
 
 
 def choice_of(framework: str, name: str, value: int | str) -> SettingChoice:
-    """Return the value of a setting in a framework, as the catalogue has it.
-
-    Raises:
-        InputError: If there is no such setting or value in the framework.
-    """
+    """Return the value of a setting in a framework, as the catalogue has it."""
     if (problem := setting_error(name, value)) is not None:
         raise InputError(problem, hint="" if name in shipped_settings() else suggest(name, shipped_settings()))
     setting = shipped_settings()[name]

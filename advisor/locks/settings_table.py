@@ -21,7 +21,7 @@ from advisor.locks.setting_value import (
     settings_table,
     sorted_settings,
 )
-from advisor.project.text_file import read_written_toml
+from advisor.project.text_file import read_toml
 from knowledge.catalogue.settings import ANY, Numerics
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED
@@ -156,20 +156,18 @@ def read_settings(lock: Path) -> AppliedSettings | None:
     table = tool.get("advisor") if isinstance(tool, Mapping) else None
     if not isinstance(table, Mapping) or "settings" not in table:
         return None
-    content = _validated(_Table, dict(table), path, place="tool.advisor.")
+    content = _validated(_Table, table, path, place="tool.advisor.")
     return _settings_of(content, path, _framework_versions(document))
 
 
-def _parsed(path: Path) -> dict[str, Any]:
-    if path.exists() and not path.is_file():
-        raise InputError(f"`{path}` is not a regular file", hint="name a lock, or a settings file")
-    try:
-        return read_written_toml(path, hint=_REWRITE)
-    except FileNotFoundError:
-        raise InputError(f"`{path}` does not exist", hint="name a lock, or a settings file") from None
+def _parsed(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        problem = "is not a regular file" if path.exists() else "does not exist"
+        raise InputError(f"`{path}` {problem}", hint="name a lock, or a settings file")
+    return read_toml(path, hint=_REWRITE).document
 
 
-def _validated(model: type[_Table], document: dict[str, Any], path: Path, *, place: str) -> _Table:
+def _validated(model: type[_Table], document: Mapping[str, Any], path: Path, *, place: str) -> _Table:
     version = document.get("settings-version")
     if isinstance(version, int) and version > TABLE_VERSION:
         raise InputError(

@@ -1,4 +1,7 @@
-"""The benchmark of a project: the table `[tool.advisor.benchmark]` of `pyproject.toml`, and its files."""
+"""The benchmark of a project: the table `[tool.advisor.benchmark]` of `pyproject.toml`, and its files.
+
+An `InputError` is raised if there is no benchmark, a key or value of its table is wrong, or a pattern matches no file.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,9 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.project.formats.pyproject import read_identity, read_settings
 from advisor.project.metadata.copy import list_files
@@ -30,16 +32,8 @@ _EXAMPLES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkTable:
-    """The table, validated.
-
-    Attributes:
-        command: Program and arguments.
-        metric: What is measured.
-        files: Patterns of the files whose contents are the benchmark's identity.
-        warmup_runs: Runs before the first sample in each process.
-    """
+class BenchmarkTable(NamedTuple):
+    """The table, validated; its files are patterns."""
 
     command: tuple[str, ...]
     metric: Metric
@@ -51,9 +45,6 @@ def read_benchmark(directory: Path) -> Benchmark:
     """Return the benchmark of a project, with the files that it has now.
 
     Its identity selects its observations (:func:`knowledge.evidence.stacks.benchmark_comparisons`).
-
-    Raises:
-        InputError: If the project defines no benchmark, or the definition is wrong.
     """
     path = directory / _FILE
     settings = read_settings(path) if path.is_file() else {}
@@ -74,11 +65,7 @@ def read_benchmark(directory: Path) -> Benchmark:
 
 
 def check_benchmark(table: Mapping[str, Any]) -> BenchmarkTable:
-    """Return the benchmark of a table ``[tool.advisor.benchmark]``.
-
-    Raises:
-        InputError: If a key does not exist, is missing, or has a wrong value.
-    """
+    """Return the benchmark of a table ``[tool.advisor.benchmark]``."""
     _check_keys(table, _KEYS, "benchmark")
     if "command" not in table:
         hint = f"add `{_EXAMPLES['command']}`"
@@ -98,9 +85,6 @@ def select_files(patterns: Sequence[str], names: Iterable[str]) -> tuple[str, ..
         patterns: Patterns of paths with `*`, `?`, `[...]` and, for any number of directories, `**`; a pattern that
             matches a directory selects all files in it.
         names: Paths of all files.
-
-    Raises:
-        InputError: If a pattern matches no file.
     """
     parts = {name: tuple(name.split("/")) for name in names}
     selected: set[str] = set()

@@ -1,4 +1,7 @@
-"""The requirements of a project, independent of the file format, and helpers that all readers share."""
+"""The requirements of a project, independent of the file format, and helpers that all readers share.
+
+Each helper raises an `InputError` for a value that is malformed; its message says where the value is.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ from advisor.domain.target import NEWEST_PYTHON, Target
 from advisor.domain.words import quoted
 from advisor.index.metadata.core import CoreMetadata
 from advisor.project.package_sources import PackageSource
+from advisor.project.text_file import TomlFile, read_toml
 from knowledge.domain.documents import requirement_from, specifiers_from
 from knowledge.domain.errors import InputError
 
@@ -132,14 +136,11 @@ class ProjectRequirements:
 
 
 @contextmanager
-def shape_checked(path: Path) -> Iterator[None]:
-    """Convert the exceptions of reading a document with values of the wrong type to an error that names the file.
-
-    Raises:
-        InputError: If such an exception occurs.
-    """
+def opened_toml(path: Path) -> Iterator[TomlFile]:
+    """Yield a file in TOML; reading a value of the wrong type from it becomes an :class:`InputError` with its name."""
+    file = read_toml(path)
     try:
-        yield
+        yield file
     except (AttributeError, TypeError, KeyError, IndexError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
@@ -151,11 +152,7 @@ def shape_checked(path: Path) -> Iterator[None]:
 def settings_requirements(
     settings: Mapping[str, Any], key: str, *, constraint: bool = False
 ) -> tuple[RootRequirement, ...]:
-    """Return the requirements in a list of ``[tool.advisor]``.
-
-    Raises:
-        InputError: If a requirement is malformed.
-    """
+    """Return the requirements in a list of ``[tool.advisor]``."""
     origin = f"tool.advisor.{key}"
     roots = (parse_root(text, origin, Path()) for text in settings.get(key, ()))
     return tuple(replace(root, constraint=constraint) for root in roots)
@@ -169,17 +166,7 @@ def check_available(names: Iterable[str], available: Collection[str], path: Path
 
 
 def table_in(document: Mapping[str, Any], key: str, path: Path, *, parent: str = "") -> Mapping[str, Any]:
-    """Return a table of a document or of a table, empty if there is none.
-
-    Args:
-        document: The document or table.
-        key: Name of the table.
-        path: The file, for messages.
-        parent: Name of the table that contains it, with a point at its end; empty for the document.
-
-    Raises:
-        InputError: If it is something else than a table.
-    """
+    """Return a table of a document, or of the table ``parent`` (with a point at its end), empty if there is none."""
     table = document.get(key, {})
     if not isinstance(table, dict):
         raise InputError(f"`{path}`: `{parent}{key}` is not a table")
@@ -187,11 +174,7 @@ def table_in(document: Mapping[str, Any], key: str, path: Path, *, parent: str =
 
 
 def python_specifier(text: str | None, place: str) -> str | None:
-    """Return the specifier of the supported interpreters; `None` if there is none.
-
-    Raises:
-        InputError: If it is malformed.
-    """
+    """Return the specifier of the supported interpreters; `None` if there is none."""
     try:
         return None if text is None else str(specifiers_from(text))
     except InvalidSpecifier:
@@ -199,11 +182,7 @@ def python_specifier(text: str | None, place: str) -> str | None:
 
 
 def parse_requirement(text: str, origin: str) -> Requirement:
-    """Parse one requirement, which may have an address.
-
-    Raises:
-        InputError: If it is malformed.
-    """
+    """Parse one requirement, which may have an address."""
     try:
         return requirement_from(text)
     except InvalidRequirement as error:
@@ -221,9 +200,6 @@ def parse_root(text: str, origin: str, folder: Path, *, direct: DirectReference 
         origin: File and line, for messages.
         folder: Folder that a relative path in it starts at.
         direct: Where the package comes from, if the text does not say it.
-
-    Raises:
-        InputError: If it or its address is malformed.
     """
     requirement = parse_requirement(text, origin)
     if requirement.url is None:
@@ -252,9 +228,6 @@ def direct_root(
         extras: Extras of the package.
         marker: Environment marker; empty if it always applies.
         editable: Whether changes of the package apply immediately.
-
-    Raises:
-        InputError: If the address or the marker is malformed.
     """
     try:
         parsed = parse_direct_reference(address, folder, editable=editable)
@@ -285,11 +258,7 @@ def requirement_text(name: str, version: str, *, extras: Iterable[Any] = (), mar
 
 
 def parse_direct(address: str, origin: str) -> DirectReference:
-    """Parse the address of a package, or a path.
-
-    Raises:
-        InputError: If it is malformed.
-    """
+    """Parse the address of a package, or a path."""
     try:
         return parse_direct_reference(address, Path()).reference
     except ValueError as error:
@@ -297,13 +266,7 @@ def parse_direct(address: str, origin: str) -> DirectReference:
 
 
 def defined_source(source: Any, sources: Mapping[str, str], package: str, place: str) -> str:
-    """Return the address of a package's source.
-
-    Args:
-        source: Name of the source.
-        sources: Addresses of the sources that the project defines, by name.
-        package: The package, for messages.
-        place: File and line, for messages.
+    """Return the address of the source of a package, from those that the project defines.
 
     Raises:
         InputError: If the source is not defined; the package would be taken from another index.
@@ -373,11 +336,7 @@ def supports_own_python(project: ProjectRequirements) -> bool:
 
 
 def pythons_to_compare(project: ProjectRequirements) -> tuple[str, ...]:
-    """Return the interpreters that a project supports, newest first.
-
-    Raises:
-        InputError: If it supports none.
-    """
+    """Return the interpreters that a project supports, newest first."""
     pythons = supported_pythons(project.requires_python)
     if not pythons:
         raise InputError(

@@ -117,8 +117,8 @@ class TomlFile:
         return f"{self.path.name}:{line_in(self.text, *parts)}"
 
 
-def read_toml(path: Path) -> TomlFile:
-    """Return a file in TOML.
+def read_toml(path: Path, *, hint: str = "") -> TomlFile:
+    """Return a file in TOML; the hint says what to do if it is not TOML.
 
     Raises:
         InputError: If it cannot be read or is not TOML.
@@ -127,25 +127,6 @@ def read_toml(path: Path) -> TomlFile:
     try:
         return TomlFile(path, text, parse_toml(text))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"`{path}` is not valid TOML: {error}") from None
-
-
-def read_written_toml(path: Path, *, hint: str = "") -> dict[str, Any]:
-    """Return the content of a file in TOML that this program writes.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        InputError: If it cannot be read, is larger than 16 MiB, or is not TOML; the hint says what to do then.
-    """
-    try:
-        check_size(path)
-        return parse_toml(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise InputError(f"`{path}` could not be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        # Errors of the encoding and of TOML, and an integer with too many digits.
         raise InputError(f"`{path}` is not valid TOML: {error}", hint=hint) from None
 
 

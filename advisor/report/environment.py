@@ -172,13 +172,7 @@ NUMERICS: Mapping[Numerics, str] = {
 
 
 def settings_code(values: Mapping[str, Mapping[str, int | str]]) -> str:
-    """Return the lines of code for settings, each with a comment, by framework.
-
-    Args:
-        values: Values by framework and name of the setting.
-
-    Returns:
-        The lines; a sentence if no setting needs code.
+    """Return the lines of code for settings, by framework, each with a comment; a sentence if none needs code.
 
     Raises:
         InputError: If the catalogue does not have a framework, setting or value.

@@ -33,12 +33,7 @@ class Presentation:
 
 
 class ReportFormat(Protocol):
-    """A module of a format.
-
-    Attributes:
-        SUFFIX: Suffix of the files that have this format, such as ``.json``; empty if the name of a file does not say
-            that it has this format.
-    """
+    """A module of a format; `SUFFIX` is that of its files, such as ``.json``, or empty if their names do not say it."""
 
     SUFFIX: str
 

@@ -35,15 +35,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeNode:
-    """A package in the dependency tree.
-
-    Attributes:
-        name: Its name.
-        version: Its version; empty if it is not in the stack.
-        requirement: The requirement on it.
-        repeated: Whether it appears further up, with its dependencies.
-        children: Its dependencies.
-    """
+    """A package in the dependency tree, with its version if it is in the stack; a repeated one has children above."""
 
     name: str
     version: str

@@ -229,9 +229,5 @@ def build_of_local_version(local: str) -> Build:
 
 @lru_cache(maxsize=1)
 def shipped_builds() -> tuple[CatalogueEntry, ...]:
-    """Return every entry of the catalogue, sorted by identity.
-
-    Raises:
-        InputError: If an entry is malformed or two entries have the same identity.
-    """
-    return shipped_entries(FOLDER / "builds", CatalogueEntry, noun="build")
+    """Return every entry of the catalogue, sorted by identity."""
+    return shipped_entries(FOLDER / "builds", CatalogueEntry)

@@ -51,7 +51,7 @@ def misfit_of(
         framework: Name of the framework for the reason, such as ``PyTorch``.
         hardware: The machine.
         device: ``cpu`` or ``cuda``; by default the NVIDIA GPU of the machine, or else its CPU.
-        system: Operating system, as :attr:`HardwareProfile.os` names it; by default that of the machine.
+        system: Operating system, as :attr:`HardwareProfile.os` names it; by default the machine's.
         libraries: Returns which of some shared libraries are installed.
     """
     system = system or (hardware.os if hardware else "")
@@ -70,7 +70,7 @@ def misfit_of(
 
 
 def _missing_features(choice: SettingChoice, hardware: HardwareProfile) -> Misfit | None:
-    # A named profile has those of its microarchitecture.
+    # A named profile has the features of its microarchitecture.
     present = hardware.cpu.features or features_by_name(hardware.cpu.microarchitecture)
     if not choice.features or set(choice.features) & set(present or ()):
         return None

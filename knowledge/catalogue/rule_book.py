@@ -127,7 +127,7 @@ class RuleBook:
             for name in rule.packages
             if name in versions
             and rule.concerns(name, versions[name])
-            and (not rule.other or (rule.other in versions and rule.concerns_other(versions[rule.other])))
+            and (not rule.other or (rule.other in versions and admits(rule.other_versions, versions[rule.other])))
         )
 
 

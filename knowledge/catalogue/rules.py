@@ -346,12 +346,8 @@ class Verdict:
 
 @lru_cache(maxsize=1)
 def shipped_rules() -> tuple[Rule, ...]:
-    """Return every rule of the catalogue, sorted by identity.
-
-    Raises:
-        InputError: If an entry is malformed or two entries have the same identity.
-    """
-    return shipped_entries(FOLDER / "rules", Rule, noun="rule")
+    """Return every rule of the catalogue, sorted by identity."""
+    return shipped_entries(FOLDER / "rules", Rule)
 
 
 @lru_cache(maxsize=1)

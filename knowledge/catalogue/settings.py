@@ -149,8 +149,7 @@ def shipped_settings() -> Mapping[str, Setting]:
     It is read with the standard library: measurements run where nothing else is installed.
 
     Raises:
-        InputError: If a file is malformed, two files have a setting of the same name, or a framework has one that the
-            catalogue does not contain.
+        InputError: If a file is malformed.
     """
     settings: dict[str, Setting] = {}
     applied = _settings_of_frameworks()
@@ -159,14 +158,10 @@ def shipped_settings() -> Mapping[str, Setting]:
         if not file.name.endswith(".toml"):
             continue
         for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
-            if name in settings:
-                raise InputError(f"the catalogue of settings contains `{name}` twice")
             try:
-                settings[name] = _setting(name, table, applied.pop(name, ()))
+                settings[name] = _setting(name, table, applied.get(name, ()))
             except (TypeError, KeyError, ValueError) as error:
                 raise InputError(f"the catalogue of settings, `{file.name}`, `{name}`: {error}") from None
-    if applied:
-        raise InputError(f"the catalogue of settings does not contain `{next(iter(applied))}`, which a framework has")
     return MappingProxyType(settings)
 
 
@@ -180,24 +175,17 @@ def _settings_of_frameworks() -> dict[str, list[dict[str, Any]]]:
 
 
 def _setting(name: str, table: Mapping[str, Any], of_frameworks: Iterable[Mapping[str, Any]]) -> Setting:
-    return Setting(
-        name=name,
-        **{
-            **table,
-            "devices": tuple(table["devices"]),
-            "excludes": tuple(table.get("excludes", ())),
-            "frameworks": tuple(map(_framework, (*table.get("frameworks", ()), *of_frameworks))),
-        },
-    )
+    listed = (*table.get("frameworks", ()), *of_frameworks)
+    return Setting(name=name, **{**_with_tuples(table), "frameworks": tuple(map(_framework, listed))})
 
 
 def _framework(table: Mapping[str, Any]) -> FrameworkSetting:
-    return FrameworkSetting(**{**table, "choices": tuple(map(_choice, table["choices"]))})
+    choices = tuple(SettingChoice(**_with_tuples(choice)) for choice in table["choices"])
+    return FrameworkSetting(**{**table, "choices": choices})
 
 
-def _choice(table: Mapping[str, Any]) -> SettingChoice:
-    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-    return SettingChoice(**values)
+def _with_tuples(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
 
 LARGEST = 2**31 - 1
@@ -229,7 +217,7 @@ def environment_of(
         libraries: Paths of installed shared libraries by file name; values that need another one are left out.
     """
     variables: dict[str, str] = {}
-    for value, choice in _choices(settings, backend):
+    for value, choice in choices_of(settings, backend):
         library = next((libraries[name] for name in choice.library if name in libraries), "")
         if choice.library and not library:
             continue
@@ -244,15 +232,13 @@ def environment_of(
 def code_of(settings: Mapping[str, Scalar], backend: str) -> tuple[str, ...]:
     """Return the lines of Python that apply settings in a framework, which its environment cannot apply.
 
-    Args:
-        settings: Values by name of the setting; those that the framework does not have are left out.
-        backend: Name of the framework.
+    Settings that the framework does not have are left out.
     """
-    lines = (line.replace("{value}", value) for value, choice in _choices(settings, backend) for line in choice.code)
+    lines = (line.replace("{value}", value) for value, choice in choices_of(settings, backend) for line in choice.code)
     return tuple(dict.fromkeys(lines))
 
 
-def _choices(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:
+def choices_of(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:
     """Yield the choices in the order of the catalogue: a later one overrides variables of an earlier one."""
     order = list(shipped_settings())
     for name, value in sorted(settings.items(), key=lambda item: order.index(item[0])):

@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from knowledge.catalogue.entries import admits
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.identity import StrictRecord
 
-SMALLEST_RATIO = 1.1
-"""Smaller reported slow-downs are within the noise of a report with one run on each version."""
 REPORT_DEVIATION = 0.53
 """Standard deviation of the log ratio of one report: how much independent reports of one slow-down, and this program's
 own measurements of it, differ, pooled over the rules with several of them. With the risk aversion of the estimator
@@ -82,7 +80,7 @@ class Reproduction(StrictRecord):
     """A measurement of both versions with this program.
 
     Attributes:
-        ratio: Seconds of the slower version divided by those of the faster one.
+        ratio: Seconds of the slower version divided by seconds of the faster one.
         low: Lower end of its 95 % interval.
         high: Upper end.
         versions: The compared versions, the slower one first.
@@ -112,14 +110,15 @@ class SlowerRule(StrictRecord):
         versions: Specifier of the versions that are slow: the reported ones, and those up to the first fixed one.
         than: A version that was faster.
         workload: The slow part of a program, for people.
-        ratios: Seconds of the slow version divided by those of the faster one, one for each independent report.
+        ratios: Seconds of the slow version divided by seconds of the faster one, one ratio for each independent report,
+            at least 1.1: smaller ones are within the noise of a report with one run on each version.
         source: Address of the report.
         whole: Whether the ratios are of whole programs or models, not of one operation.
         parts: What stands for the slow part: the indicator, its parameters and its ``dtype``; empty if nothing does.
         local_versions: Local versions of the slow builds, empty text for builds without one; all builds if empty.
         other: Another package that must be in the stack; empty if none.
         other_versions: Specifier of its versions.
-        measured_as: Framework whose measured versions stand for those of the package, such as ``jax`` for ``jaxlib``;
+        measured_as: Framework whose measured versions stand for the package's, such as ``jax`` for ``jaxlib``;
             by default the package itself.
         hardware: Hardware that the slow-down was reported on.
         fixed: First version without the slow-down, for people; empty if unknown.
@@ -147,29 +146,6 @@ class SlowerRule(StrictRecord):
     reproduction: Reproduction | None = None
     severity: Literal["slower"] = "slower"
 
-    def __post_init__(self) -> None:
-        """Check what the types do not say.
-
-        Raises:
-            ValueError: If a field has no sense.
-        """
-        try:
-            for specifier in (self.versions, self.other_versions, self.hardware.capability):
-                SpecifierSet(specifier)
-            than = Version(self.than)
-        except (InvalidSpecifier, InvalidVersion) as error:
-            raise ValueError(str(error)) from None
-        if not self.packages or not self.versions:
-            raise ValueError("`packages` and `versions` must not be empty")
-        if not self.ratios or min(self.ratios) < SMALLEST_RATIO:
-            raise ValueError(f"`ratios` must contain the ratio of each report, at least {SMALLEST_RATIO}")
-        if self.concerns(self.packages[0], than):
-            raise ValueError("`than` must not be one of the slow versions")
-        if bool(self.other) != bool(self.other_versions):
-            raise ValueError("`other` and `other_versions` belong together")
-        if any(not part.get("indicator") for part in self.parts):
-            raise ValueError("each of `parts` must name its `indicator`")
-
     @property
     def reported_ratio(self) -> float:
         """The slow-down that the reports say: their geometric mean."""
@@ -196,10 +172,6 @@ class SlowerRule(StrictRecord):
         if name not in self.packages or not admits(self.versions, version):
             return False
         return not self.local_versions or (version.local or "") in self.local_versions
-
-    def concerns_other(self, version: Version) -> bool:
-        """Whether a version of the other package is one that the slow-down needs."""
-        return admits(self.other_versions, version)
 
 
 def _mean_log(ratios: Sequence[float]) -> float:

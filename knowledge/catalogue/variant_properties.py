@@ -1,6 +1,6 @@
 """Variant properties (PEP 825) that a machine supports, from its hardware profile; no provider plugin is run.
 
-The namespaces are those of the published provider plugins, with the order of their properties.
+The namespaces come from the published provider plugins, with the order of their properties.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ def supported_properties(hardware: HardwareProfile) -> SupportedProperties:
 
 def variant_namespaces() -> Sequence[Mapping[str, Any]]:
     """Return the known namespaces: what their provider plugins define, each with its source."""
-    entries: Sequence[Mapping[str, Any]] = shipped_yaml("knowledge.catalogue", "variant_namespaces.yaml")
-    return entries
+    return tuple(shipped_yaml("knowledge.catalogue", "variant_namespaces.yaml")["namespaces"])
 
 
 def _nvidia(hardware: HardwareProfile, entry: Mapping[str, Any]) -> tuple[Features, str]:

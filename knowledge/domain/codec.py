@@ -27,9 +27,7 @@ def encoded(value: Any) -> Any:
 def decoded(kind: type[_T], data: Any) -> _T:
     """Return the value of a type from the data of :func:`encoded`.
 
-    Args:
-        kind: A dataclass, ``Version``, ``tuple``, ``Mapping``, a type of JSON, or one of them or `None`.
-        data: Its data.
+    The type is a dataclass, ``Version``, ``tuple``, ``Mapping``, a type of JSON, or one of them or `None`.
     """
     value: _T = _decoder(kind)(data)  # type: ignore[arg-type]
     return value

@@ -70,15 +70,9 @@ class UnavailableError(AdvisorError):
 
 
 def suggest(word: str, choices: Iterable[str], *, otherwise: str | None = None) -> str:
-    """Return the hint of an error about a word that is not one of several valid words.
+    """Return the hint of an error about a word that is not one of several valid words; empty if there are none.
 
-    Args:
-        word: The invalid word.
-        choices: The valid words.
-        otherwise: Hint if no valid word is similar; by default, a list of the valid words.
-
-    Returns:
-        The hint; empty if there are no valid words and ``otherwise`` is not set.
+    ``otherwise`` is the hint if no valid word is similar; by default, it is a list of the valid words.
     """
     choices = list(choices)
     similar = difflib.get_close_matches(word, choices, n=1)

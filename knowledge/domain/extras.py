@@ -20,12 +20,7 @@ class MissingExtraError(InputError):
     code = "missing-extra"
 
     def __init__(self, extra: str, message: str) -> None:
-        """Create the error.
-
-        Args:
-            extra: Name of the extra.
-            message: What needs which library or program.
-        """
+        """Create the error of an extra; ``message`` says what needs which library or program."""
         required = f"{DISTRIBUTION}[{extra}]"
         # pip takes the installed program for the requirement; `uv tool` installs it again, from where it came.
         address = _address()
@@ -54,11 +49,7 @@ def _address() -> str:
 
 @contextmanager
 def needs_extra(extra: str, feature: str) -> Iterator[None]:
-    """Import the libraries of an extra within this context.
-
-    Args:
-        extra: Name of the extra in ``seshat-advisor[...]``.
-        feature: What needs it, as the beginning of a sentence.
+    """Import the libraries of an extra within this context; ``feature`` needs it, and begins the message.
 
     Raises:
         MissingExtraError: If a library is not installed.

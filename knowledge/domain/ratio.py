@@ -65,11 +65,7 @@ class Ratio:
         return self.mean - RISK / 2 * self.variance
 
     def is_significant(self, comparisons: int = 1) -> bool:
-        """Whether the interval excludes 1.
-
-        Args:
-            comparisons: Number of comparisons that the interval is widened for (Bonferroni).
-        """
+        """Whether the interval excludes 1, if it is widened for a number of comparisons (Bonferroni)."""
         half = self.half_width
         if comparisons > 1:
             # Slow to import, and every command imports this module.

@@ -21,10 +21,7 @@ if sys.platform != "win32":
 def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) -> None:
     """Replace a file by new content; after an interruption the file has its old or its new content.
 
-    Args:
-        path: The file; its directory exists.
-        content: New content; text is encoded as UTF-8.
-        durable: Whether to wait until the content is on the disk.
+    Its directory exists. With ``durable``, wait until the content is on the disk.
 
     Raises:
         InputError: If the file cannot be written.
@@ -45,16 +42,9 @@ def write_all(texts: Mapping[Path, str]) -> None:
 
 
 def create_atomically(path: Path, content: str | bytes) -> bool:
-    """Create a file, complete and durable, unless it exists.
+    """Create a file in an existing directory, complete and durable; return whether it did not exist.
 
     Only one of several concurrent callers creates the file, also on a network file system.
-
-    Args:
-        path: The file; its directory exists.
-        content: Its content; text is encoded as UTF-8.
-
-    Returns:
-        Whether this call created the file.
 
     Raises:
         InputError: If the file cannot be written.
@@ -114,13 +104,9 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def lock_file(path: Path) -> IO[str] | None:
-    """Lock a file without waiting; the lock is released when the last process that has the open file closes it.
+    """Lock a file without waiting, and create it if it does not exist; ``None`` if another open file holds the lock.
 
-    Args:
-        path: The file; it is created if it does not exist.
-
-    Returns:
-        The open file, which holds the lock, or ``None`` if another open file holds it.
+    The lock is released when the last process that has the open file closes it.
 
     Raises:
         OSError: If the file cannot be opened or locked.

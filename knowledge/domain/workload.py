@@ -69,12 +69,7 @@ class WorkloadPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelShare:
-    """A kernel or operation as the trace names it, with its share of the time of a step.
-
-    Attributes:
-        name: Name in the trace.
-        share: Share of the time of a step, 0 to 1.
-    """
+    """A kernel or operation as the trace names it, with its share, 0 to 1, of the time of a step."""
 
     name: str
     share: float

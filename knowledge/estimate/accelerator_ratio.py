@@ -1,12 +1,12 @@
 """How much faster one accelerator is than another at a workload: a Gaussian process over published pairs.
 
-The log speed of an accelerator at a task is a sum of independent effects: one that is linear in its rates (memory
-bandwidth, operations per second in float32, with TF32 and in 16 bits, generation of the tensor cores), one that similar
-accelerators share, and one of its own. Each has parts that all pairs share, or those of one mode or regime
-(:data:`knowledge.evidence.accelerator_pairs.REGIMES`), or of one architecture or task in a regime: where float32 became
-TF32, programs of matrix products gained most. A pair is a difference of two such speeds, plus an effect of the ratio of
-its batch sizes. Each row has noise of its own, and so has each configuration of a publisher: it is not the user's. Rows
-that are far from what the others predict count less.
+The log speed of an accelerator at a task is a sum of independent effects. One is linear in the accelerator's rates:
+memory bandwidth, operations per second in float32, with TF32 and in 16 bits, generation of the tensor cores. Similar
+accelerators share another, and a third is the accelerator's own. All pairs share one part of an effect; other parts
+belong to one mode or regime (:data:`knowledge.evidence.accelerator_pairs.REGIMES`), or to one architecture or task in a
+regime: where float32 became TF32, programs of matrix products gained most. A pair is a difference of two such speeds,
+plus an effect of the ratio of its batch sizes. Each row has noise of its own, and so has each configuration of a
+publisher: it is not the user's. Rows that are far from what the others predict count less.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Representation:
         model: Name of the whole model; ``None`` if it is a single operation.
         indicator: Name of the indicator of the operation; ``None`` if it is a whole model.
         parameters: Example parameters of the indicator.
-        modes: Modes of the whole model, or modes of the entry that the operation represents; those of the entry if
+        modes: Modes of the whole model, or modes of the entry that the operation represents; the modes of the entry if
             empty.
     """
 

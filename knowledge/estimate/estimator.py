@@ -1,9 +1,9 @@
 """The estimator: gains for the optimiser and predictions for reports, also for stacks that were not measured.
 
 The score is the certainty equivalent, mean - (risk / 2) x variance (Pratt, "Risk Aversion in the Small and in the
-Large", Econometrica 32, 1964), of the gain over the baseline. If nobody said what the program does, or how large it is,
-a version or a setting counts as faster only by the gain that it has in the case in which it gains least, and as slower
-by the loss of the case that loses most.
+Large", Econometrica 32, 1964), of the gain over the baseline. Nobody may have said what the program does, or how large
+it is. Then the gain of a version or a setting is its gain in the case in which it gains least, and its loss is the loss
+of the case that loses most.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class WorkloadEstimator:
     def predict(self, stack: Versions, baseline: Versions) -> Prediction:
         """Predict the speed-up of a stack over the baseline.
 
-        Without a selected workload, it is that of the kind for which the stack gains least, with those of all kinds.
+        Without a selected workload, it is for the kind that gains least, with the predictions of all kinds.
         """
         changes: list[PredictedChange] = []
         by_workload: dict[str, dict[str, list[Ratio]]] = {}

@@ -173,7 +173,7 @@ class FrameworkModel:
         return self.measured.whole(stack) != self.measured.whole(baseline)
 
     def gain_by_case(self, stack: Versions, baseline: Versions) -> dict[Case, Ratio]:
-        """Return the log speed-up of a stack over a baseline in each case: those of the tables of the optimiser.
+        """Return the log speed-up of a stack over a baseline in each case, from the tables of the optimiser.
 
         What changes of companions have in common with each other is not counted.
         """

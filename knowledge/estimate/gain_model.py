@@ -193,7 +193,7 @@ class GainModel:
         measured = np.eye(len(registry.programs))[points.programs], points.machines
         across = _sums(space, (weights, here), measured, self._terms)
         within = _sums(space, (weights, here), (weights, here), self._terms)
-        # A change that no pair has, such as that of the version in pairs of settings, shares nothing.
+        # A change that no pair has shares nothing: for instance, pairs of settings do not change the version.
         others = {name: space.differences(name, numbers, numbers) for name in across}
         others = {name: matrix for name, matrix in others.items() if matrix.any()}
         of_pairs = {name: space.differences(name, numbers, points.pairs) for name in others}

@@ -85,7 +85,7 @@ class Space:
 
         Args:
             term: The term.
-            rows: Programs as shares of those of the space (n, programs), and machines (n,) by number.
+            rows: Programs as shares of the space's programs (n, programs), and machines (n,) by number.
             columns: Programs (m, programs) and machines (m,).
         """
         result: Array = rows[0] @ self.programs[term.programs] @ columns[0].T

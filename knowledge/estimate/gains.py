@@ -1,7 +1,7 @@
 """What versions, companions and settings gain: log speed-ups over the baseline, as the optimum counts them.
 
-The significance of settings is not corrected for their number. Each is a decision of its own, not the best of several,
-and their effects are estimated together, shrunk by what settings usually do (Gelman, Hill and Yajima, "Why we (usually)
+The significance of settings is not corrected for their number. Each is a decision of its own, not the best of several.
+Their effects are estimated together, and shrunk by what settings usually do (Gelman, Hill and Yajima, "Why we (usually)
 don't have to worry about multiple comparisons", Journal of Research on Educational Effectiveness 5, 2012).
 """
 

@@ -116,7 +116,7 @@ class Prediction(WithRatio):
         ratio: Predicted speed-up; 1 if no measured package changed.
         score: Cautious log speed-up; the optimiser compares stacks by it.
         confidence: Probability, under the model, that the interval contains the true value.
-        workload: Name of the workload; without a selected one, that of the kind for which the stack gains least.
+        workload: Name of the workload; without a selected one, the kind for which the stack gains least.
         changes: Predicted changes by package.
         unmeasured: Frameworks of the stack that have not been measured on comparable hardware.
         newest_measured: Frameworks of the stack that are newer than every version that was compared on such a device,

@@ -50,7 +50,7 @@ class NumericalEffect:
         how: How they were applied.
         model: Kind of model: ``mlp``, ``cnn`` or ``transformer``.
         mode: ``training`` if the model was trained with the settings, ``inference`` if only the test used them.
-        forward_error: Norm of the difference of the logits, divided by that of the logits: mean over models that were
+        forward_error: Norm of the difference of the logits over the norm of the logits: mean over models that were
             trained in float32, one for each seed.
         float32_loss: Mean loss on the test images in float32.
         float32_deviation: Standard deviation of that loss between the seeds.

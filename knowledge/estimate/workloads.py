@@ -71,7 +71,7 @@ class Workload:
         name: Name, such as ``cnn-training``.
         summary: One line for people.
         parts: Parts by list (:data:`MODELS`, ...): the first list with measurements of a framework is used for it. The
-            shares of a list sum to 1. The list of operations is empty if models have those of the workload.
+            shares of a list sum to 1. The list of operations is empty if models have the workload's operations.
         backends: Backends whose measurements count; all if empty.
         source: Where the choice of its parts comes from.
         is_kind: Whether it is one of the general kinds, which are reported together if nobody selected a workload.

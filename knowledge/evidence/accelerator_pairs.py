@@ -18,7 +18,7 @@ from knowledge.hardware.peaks import largest_ratio
 from knowledge.store.base import KnowledgeBase
 
 MARGIN = 2.0
-"""By how much the ratio of a pair may exceed that of the bandwidths and peak rates: software does not use every
+"""By how much the ratio of a pair may exceed the ratio of the bandwidths and peak rates: software does not use every
 accelerator in the same degree. The factor is a judgement."""
 WIDEST_RATIO = math.log(20)
 """Largest log ratio of a pair whose peak rates are not stated. The bound is a judgement."""

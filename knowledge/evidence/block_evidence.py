@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import importlib.resources
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +25,7 @@ from knowledge.evidence.contrasts import (
 from knowledge.evidence.mlperf import TRAINING_BLOCK, training_rows
 from knowledge.evidence.published_rows import first_publications, published_contrasts
 from knowledge.evidence.timm import BLOCK, is_shipped, timm_contrasts
-from knowledge.records import value_from
+from knowledge.records import shipped_text, value_from
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 FAILURE_TRUST = 0.5
@@ -59,12 +57,7 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockEvidence:
-    """Contrasts and run outcomes of blocks.
-
-    Attributes:
-        contrasts: Contrasts in order of block, label and arm.
-        runs: Distinct run outcomes.
-    """
+    """Contrasts of blocks in order of block, label and arm, and distinct run outcomes."""
 
     contrasts: tuple[Contrast, ...]
     runs: tuple[RunOutcome, ...]
@@ -243,14 +236,13 @@ def _digests(stored: Sequence[StoredBlock]) -> dict[str, str]:
 
 
 def _digest(block: StoredBlock) -> str:
-    """Return a digest of a block and of the format of its evidence, as long as that of the block."""
+    """Return a digest of a block and of the format of its evidence, as long as the block's digest."""
     return f"{FORMAT:02}{block.digest[2:]}"
 
 
 @cache
 def _shipped() -> dict[str, Any]:
-    content = (importlib.resources.files("knowledge.data") / SHIPPED).read_bytes()
-    return dict(json.loads(gzip.decompress(content)))
+    return dict(json.loads(shipped_text("knowledge.data", SHIPPED)))
 
 
 def _weighted(c: Contrast, trust: float) -> Contrast:

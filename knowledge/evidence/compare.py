@@ -138,9 +138,7 @@ def compare_block(
 def refusals(observations: Iterable[Observation], *, references: References | None = None) -> tuple[Refusal, ...]:
     """Return the rounds in which arms ran under other conditions than their reference; they are not compared.
 
-    Args:
-        observations: Observations of any number of blocks.
-        references: Arms to compare with, instead of the measured references.
+    ``references`` are arms to compare with, instead of the measured references.
     """
     refused = []
     for (block, label, arm), runs, reference in _pairs(observations, references):
@@ -165,10 +163,10 @@ def common_shares(observations: Iterable[Observation]) -> dict[str, float]:
     """Return, by block, the share of a contrast's variance that all indicators of an arm have in common.
 
     One process runs all indicators of an arm in a round, so a disturbance of the process slows all of them, and the
-    mean over indicators is less certain than with independent errors. If the log ratios of each indicator are scaled to
-    variance 1, the variance over rounds of their mean is (1 + (n - 1) share) / n for n indicators (the intraclass
-    correlation, Searle, Casella and McCulloch, Variance Components, 1992, section 3.6), pooled over the block's arms.
-    Ratios are Winsorised first, as for the contrast itself.
+    mean over indicators is less certain than with independent errors. The log ratios of each of n indicators are scaled
+    to variance 1. Then the variance over rounds of their mean is (1 + (n - 1) share) / n, the intraclass correlation
+    (Searle, Casella and McCulloch, Variance Components, 1992, section 3.6). It is pooled over the block's arms. Ratios
+    are Winsorised first, as for the contrast itself.
     """
     ratios: dict[tuple[str, int], list[dict[int, float]]] = defaultdict(list)
     for pair in _pairs(observations):

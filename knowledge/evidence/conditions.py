@@ -45,11 +45,7 @@ def differing_conditions(a: Observation, b: Observation) -> tuple[str, ...]:
 
 
 def instabilities(observations: Iterable[Observation]) -> tuple[Instability, ...]:
-    """Return the reasons why the timings of one arm and indicator are unstable, the most important first.
-
-    Args:
-        observations: Observations of one arm and indicator, one per round.
-    """
+    """Return why the timings of one arm and indicator, one per round, are unstable, the most important reason first."""
     runs = [o for o in observations if o.status == "ok" and o.samples]
     return (*_of_machine(runs), *_of_timings(runs)) if runs else ()
 

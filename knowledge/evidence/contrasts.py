@@ -155,13 +155,9 @@ class Contrast:
 def contrast_of(c: Comparison, common_share: float) -> Contrast | None:
     """Return the contrast of a comparison.
 
-    Args:
-        c: The comparison.
-        common_share: Share of the error's variance that all indicators of the arm have in common.
-
-    Returns:
-        None if a version is unknown, the frameworks differ, the rounds are too few or too noisy, or the ratio
-        contradicts the medians.
+    ``common_share`` is the share of the error's variance that all indicators of the arm have in common. The result is
+    ``None`` if a version is unknown, the frameworks differ, the rounds are too few or too noisy, or the ratio
+    contradicts the medians.
     """
     o = c.observation
     versions = o.stack.version_of(o.framework), c.reference.stack.version_of(o.framework)

@@ -39,7 +39,7 @@ class Score:
         runs: Number of runs.
         failed: Number of runs that did not converge.
         target: Quality that the round requires, or ``None``.
-        rules: Round by whose rules the score is computed; an earlier one if those of the round are not known.
+        rules: Round by whose rules the score is computed; an earlier one if the round's rules are not known.
     """
 
     round_: str
@@ -80,13 +80,7 @@ def score_submissions(observations: Iterable[Observation]) -> tuple[Score, ...]:
     https://github.com/mlcommons/training_policies/blob/master/training_rules.adoc).
 
     A log that several rounds or systems contain counts once, for the earliest round
-    (:func:`~knowledge.exchange.mlperf.results.distinct_results`).
-
-    Args:
-        observations: Observations; those of other indicators are ignored.
-
-    Returns:
-        The scores.
+    (:func:`~knowledge.exchange.mlperf.results.distinct_results`). Observations of other indicators are ignored.
     """
     groups: dict[tuple[str, str, str, str], list[Observation]] = defaultdict(list)
     for o in distinct_results(observations):

@@ -158,37 +158,25 @@ def _check(observations: tuple[Observation, ...], stacks: frozenset[str]) -> Non
     )
 
 
-def _without_reference(observations: Iterable[Observation]) -> list[str]:
+def _without_reference(observations: Collection[Observation]) -> list[str]:
     """Return one sentence for each group of runs without a reference in their block."""
-    references: set[tuple[str, str]] = set()
+    references = measured_references(observations)
     others: dict[tuple[str, str], set[str]] = defaultdict(set)
     for o in observations:
-        if o.status == "ok":
-            key = o.block, o.indicator.label
-            if o.reference:
-                references.add(key)
-            else:
-                others[key].add(stack_name(o))
+        if o.status == "ok" and (o.block, o.indicator.label) not in references:
+            others[o.block, o.indicator.label].add(stack_name(o))
     return [
         f"{', '.join(f'`{name}`' for name in sorted(names))} in block `{block}`, {label}: the reference did not run"
         for (block, label), names in sorted(others.items())
-        if (block, label) not in references
     ]
 
 
 def benchmark_comparisons(store: KnowledgeBase, identity: str) -> tuple[Comparison, ...]:
-    """Return the measured ratios of a benchmark: each arm compared with the reference of its block.
+    """Return the measured ratios of a benchmark: each arm compared with the reference of its block, in order.
 
-    A ratio above 1 is better than the reference, whatever the benchmark's metric is. Results of an older version of
-    the program have another identity.
-
-    Args:
-        store: The knowledge base.
-        identity: Identity of the benchmark (:attr:`pi_runners.execution.benchmark.Benchmark.identity`).
-
-    Returns:
-        The comparisons in order of block and arm, with the A/A controls and those without a result
-        (:attr:`~knowledge.evidence.compare.Comparison.conclusive`).
+    A ratio above 1 is better than the reference, whatever the benchmark's metric is. Controls (A/A) and comparisons
+    without a result (:attr:`~knowledge.evidence.compare.Comparison.conclusive`) are included. Results of an older
+    version of the program have another :attr:`~pi_runners.execution.benchmark.Benchmark.identity`.
     """
     observations = store.observations(indicator=BENCHMARK)
     return compare_block(o for o in observations if o.indicator.parameters.get("identity") == identity)

@@ -11,8 +11,6 @@ a single model if it is the workload.
 from __future__ import annotations
 
 import difflib
-import gzip
-import importlib.resources
 import json
 import re
 import statistics
@@ -26,6 +24,7 @@ from knowledge.domain.identity import hash_of_text
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.evidence.contrasts import Contrast, Machine, Side, machine_from
 from knowledge.exchange.published.timm import REPOSITORY, TIMM, amounts_of_step
+from knowledge.records import shipped_text
 
 SHIPPED = "timm.json.gz"
 """File of the program with the ratios."""
@@ -223,7 +222,7 @@ def _places() -> frozenset[tuple[object, ...]]:
 @cache
 def timm_tables() -> TimmTables:
     """Return what ships of the tables."""
-    return tables_from(json.loads(_shipped_text()))
+    return tables_from(json.loads(shipped_text("knowledge.data", SHIPPED)))
 
 
 def tables_from(record: Mapping[str, Any]) -> TimmTables:
@@ -248,12 +247,7 @@ def _model(name: str, entry: Sequence[Any]) -> TimmModel:
     )
 
 
+@cache
 def timm_digest() -> str:
     """Return a hash of what ships of the tables."""
-    return hash_of_text(_shipped_text())
-
-
-@cache
-def _shipped_text() -> str:
-    content = (importlib.resources.files("knowledge.data") / SHIPPED).read_bytes()
-    return gzip.decompress(content).decode()
+    return hash_of_text(shipped_text("knowledge.data", SHIPPED))

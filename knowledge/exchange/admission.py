@@ -155,16 +155,7 @@ class IndicatorCatalogue(Protocol):
 
 
 def implausibilities(o: Observation, catalogue: IndicatorCatalogue, *, now: datetime) -> Iterator[str]:
-    """Yield the reasons why an observation is implausible, one sentence each.
-
-    Args:
-        o: The observation; its form is valid.
-        catalogue: The program's indicators.
-        now: Time of the delivery.
-
-    Yields:
-        One sentence for each reason; nothing if the observation is plausible.
-    """
+    """Yield the reasons why an observation of valid form, delivered ``now``, is implausible, one sentence each."""
     yield from _check_time(o, now)
     yield from _check_samples(o)
     if o.indicator.name == PUBLISHED:
@@ -252,15 +243,9 @@ def _check_published(o: Observation) -> Iterator[str]:
 
 
 def peak_flops(hardware: HardwareProfile, device: str, dtype: str) -> float | None:
-    """Return an upper bound of the floating-point operations per second of a machine.
+    """Return an upper bound of a machine's floating-point operations per second; ``None`` if it is unknown.
 
-    Args:
-        hardware: The machine.
-        device: ``cpu``, or ``cuda`` for all GPUs of the machine together.
-        dtype: Element type.
-
-    Returns:
-        Operations per second; ``None`` if the bound is unknown.
+    ``device`` is ``cpu``, or ``cuda`` for all GPUs of the machine together.
     """
     if device == "cuda":
         accelerator = hardware.gpu or next(iter(hardware.accelerators), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import zlib
@@ -29,6 +30,8 @@ MOST_DAMAGED = 10_000
 """Number of damaged lines after which reading a file fails."""
 _KEEP_VALID = "nothing was stored; `--keep-valid` stores the readable part"
 _GZIP = b"\x1f\x8b"
+_DAMAGE = (EOFError, OSError, zlib.error)
+"""Errors of reading a damaged or truncated compressed file."""
 _SLICE_BYTES = 2**20
 _LARGEST_NUMBER = 2**31 - 1
 """Largest integer of the database columns."""
@@ -37,12 +40,7 @@ _LARGEST_COUNT = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedLine:
-    """A line of a file that is left out.
-
-    Attributes:
-        number: Line number, from 1.
-        reason: Why it is left out.
-    """
+    """A line of a file that is left out: its number, from 1, and the reason."""
 
     number: int
     reason: str
@@ -66,87 +64,43 @@ def read_lines(
         InputError: If the compressed file is damaged, or larger than :data:`LARGEST_RATIO` times its compressed size.
     """
     if content[:2] != _GZIP:
-        return _lines(_slices(content), where, damaged)
+        return _lines(io.BytesIO(content), where, damaged)
     size, reason = 0, ""
     try:
-        for part in _decompress(content):
+        file = gzip.GzipFile(fileobj=io.BytesIO(content))
+        while part := file.read(_SLICE_BYTES):
             size += len(part)
             if size > max(SMALLEST_LIMIT, LARGEST_RATIO * len(content)):
                 raise InputError(
                     f"`{where}` cannot be read: its content is more than {LARGEST_RATIO} times its compressed size",
                     hint="observations compress less; if you trust the file, decompress it with `gunzip` first",
                 )
-    except (EOFError, zlib.error) as error:
+    except _DAMAGE as error:
         reason = f"the compressed file is damaged or truncated: {error}"
     if reason and damaged is None:
         raise InputError(f"`{where}` cannot be read: {reason}", hint=hint)
-    return _lines(_readable_part(content), where, damaged, reason=reason)
+    return _lines(gzip.GzipFile(fileobj=io.BytesIO(content)), where, damaged, reason=reason)
 
 
-def _lines(parts: Iterable[bytes], where: str, damaged: list[SkippedLine] | None, *, reason: str = "") -> Iterator[str]:
+def _lines(
+    file: io.BufferedIOBase, where: str, damaged: list[SkippedLine] | None, *, reason: str = ""
+) -> Iterator[str]:
+    """Yield lines as :func:`knowledge.domain.documents.lines_of` does, up to the first damage of a compressed file."""
     number = 0
-    for number, line in enumerate(_split(parts), start=1):
-        if len(line) > LONGEST_LINE:
-            raise InputError(f"{where}:{number}: the line is longer than {LONGEST_LINE // 2**20} MiB")
-        try:
-            yield line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if damaged is None:
-                raise InputError(f"{where}:{number}: not UTF-8: {error}") from None
-            yield line.decode("utf-8", "replace")
+    with suppress(*_DAMAGE):
+        while line := file.readline(LONGEST_LINE + 2):
+            number += 1
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            if len(line) > LONGEST_LINE:
+                raise InputError(f"{where}:{number}: the line is longer than {LONGEST_LINE // 2**20} MiB")
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                if damaged is None:
+                    raise InputError(f"{where}:{number}: not UTF-8: {error}") from None
+                yield line.decode("utf-8", "replace")
     if reason and damaged is not None:
         damaged.append(SkippedLine(number=number, reason=reason))
-
-
-def _split(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines as :func:`knowledge.domain.documents.lines_of` does; of a line that is too long, its beginning."""
-    rest = bytearray()
-    for part in parts:
-        first, *others = part.split(b"\n")
-        rest += first
-        if len(rest) > LONGEST_LINE:
-            break
-        if others:
-            yield bytes(rest).removesuffix(b"\r")
-            yield from (line.removesuffix(b"\r") for line in others[:-1])
-            rest = bytearray(others[-1])
-    if rest:
-        yield bytes(rest).removesuffix(b"\r")
-
-
-def _slices(content: bytes) -> Iterator[bytes]:
-    for start in range(0, len(content), _SLICE_BYTES):
-        yield content[start : start + _SLICE_BYTES]
-
-
-def _decompress(content: bytes) -> Iterator[bytes]:
-    """Yield the decompressed content of a gzip file, in parts of a few MiB at most.
-
-    Raises:
-        zlib.error: If the file is damaged.
-        EOFError: If it is truncated.
-    """
-    stream = zlib.decompressobj(wbits=31)
-    # Deflate decompresses one byte to at most 1032 (zlib's technical notes).
-    for start in range(0, len(content), 4096):
-        part = content[start : start + 4096]
-        while part:
-            if stream.eof:
-                # Several compressed files may be concatenated (RFC 1952), followed by zeros.
-                part = part.lstrip(b"\0")
-                if not part:
-                    break
-                stream = zlib.decompressobj(wbits=31)
-            yield stream.decompress(part)
-            part = stream.unused_data
-    if not stream.eof:
-        raise EOFError("its end is missing")
-
-
-def _readable_part(content: bytes) -> Iterator[bytes]:
-    """Yield the content of a file up to the first damage."""
-    with suppress(EOFError, zlib.error):
-        yield from _decompress(content)
 
 
 def observation_file(

@@ -70,5 +70,4 @@ def _parts(release: str) -> tuple[str, str]:
 
 def _catalogue() -> Mapping[str, Any]:
     # Every value is text: `10.2` and `21.10` are versions, not numbers.
-    catalogue: Mapping[str, Any] = shipped_yaml("knowledge.exchange", "ngc_containers.yaml", as_text=True)
-    return catalogue
+    return shipped_yaml("knowledge.exchange", "ngc_containers.yaml", as_text=True)

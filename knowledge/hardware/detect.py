@@ -13,6 +13,7 @@ from knowledge.domain.documents import lines_of
 from knowledge.domain.hardware import DETECTED, Cpu, HardwareProfile
 from knowledge.hardware.matrix_features import AMX_SOURCE, AmxPermission, ask_amx_permission
 from knowledge.hardware.nvml import NvmlReading, read_nvml
+from knowledge.hardware.this_machine import kernel_list
 
 _CONTAINER_SIGNS = (".dockerenv", "run/.containerenv")
 _HYPERVISORS = (("QEMU", "kvm"), ("KVM", "kvm"), ("Amazon EC2", "ec2"), ("VMware", "vmware"), ("Google", "gce"))
@@ -102,7 +103,7 @@ def _cpu(root: Path, machine: str, unknown: list[str]) -> Cpu:
         microarchitecture = x86_level(features) if machine == "x86_64" else machine
         vendor = first.get("vendor_id", "")
         unknown.append(f"microarchitecture: `archspec` is not installed; `{microarchitecture}` is a lower bound")
-    threads = len(processors) or _count(_read(root, "sys/devices/system/cpu/present"))
+    threads = len(processors) or len(kernel_list(_read(root, "sys/devices/system/cpu/present")))
     packages = {p["physical id"] for p in processors if "physical id" in p}
     cores = {(p["physical id"], p["core id"]) for p in processors if "physical id" in p and "core id" in p}
     if not processors:
@@ -197,20 +198,10 @@ def _memory(root: Path, unknown: list[str]) -> int | None:
 
 
 def _numa_nodes(root: Path, unknown: list[str]) -> int | None:
-    nodes = _count(_read(root, "sys/devices/system/node/online"))
+    nodes = len(kernel_list(_read(root, "sys/devices/system/node/online")))
     if not nodes:
         unknown.append("NUMA nodes: `/sys/devices/system/node` does not list them")
     return nodes or None
-
-
-def _count(ranges: str) -> int:
-    """Count the members of a kernel list such as ``0-3,8``."""
-    total = 0
-    for part in ranges.strip().split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit():
-            total += int(last or first) - int(first) + 1
-    return total
 
 
 def _libc(root: Path) -> tuple[str, str]:
@@ -219,8 +210,8 @@ def _libc(root: Path) -> tuple[str, str]:
         if name:
             return name, ".".join(version.split(".")[:2])
     for folder in ("lib", "lib64", "usr/lib"):
-        for path in sorted((root / folder).glob("ld-musl-*")) if (root / folder).is_dir() else ():
-            return "musl", "1.2" if path else ""
+        if (root / folder).is_dir() and any((root / folder).glob("ld-musl-*")):
+            return "musl", "1.2"
     recorded = _read(root, "libc").split()
     return (recorded[0], recorded[1]) if len(recorded) == 2 else ("", "")
 

@@ -54,13 +54,10 @@ def element_types() -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def matrix_features(cpu: Cpu) -> tuple[str, ...] | None:
-    """Return the features of a processor that decide about matrix arithmetic.
+    """Return a processor's features that decide about matrix arithmetic, in the order of the catalogue.
 
-    Args:
-        cpu: The processor. If its features are not listed, those of its microarchitecture count.
-
-    Returns:
-        Their names, in the order of the catalogue; ``None`` if they are unknown.
+    If the features of the processor are not listed, the features of its microarchitecture count; ``None`` if both are
+    unknown.
     """
     listed = cpu.features or features_by_name(cpu.microarchitecture)
     return None if listed is None else _in_order(listed)
@@ -68,10 +65,9 @@ def matrix_features(cpu: Cpu) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=256)
 def matrix_units(cpu: Cpu) -> tuple[str, ...]:
-    """Return the fastest feature that multiplies matrices, for each element type, or empty texts for those without one.
+    """Return the fastest feature that multiplies matrices, or an empty text, for each of :func:`element_types`.
 
-    Returns:
-        One text for each of :func:`element_types`; an empty tuple if the features are unknown.
+    The result is an empty tuple if the features are unknown.
     """
     features = matrix_features(cpu)
     if features is None:
@@ -83,8 +79,7 @@ def matrix_units(cpu: Cpu) -> tuple[str, ...]:
 def name_gap(cpu: Cpu) -> NameGap | None:
     """Return what the name of a processor's microarchitecture does not say about its matrix arithmetic.
 
-    Returns:
-        None if the name says all of it, or archspec does not know the name.
+    The result is ``None`` if the name says all of it, or archspec does not know the name.
     """
     by_name = features_by_name(cpu.microarchitecture, also_generic=True)
     if not cpu.features or by_name is None:
@@ -110,7 +105,7 @@ def name_gap(cpu: Cpu) -> NameGap | None:
 
 
 def _in_order(features: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the features that decide about matrix arithmetic, in the order of the catalogue."""
+    """Return the features that decide about matrix arithmetic, in the order of the catalogue."""
     available = set(features)
     return tuple(name for name in feature_meanings() if name in available)
 
@@ -118,9 +113,7 @@ def _in_order(features: Iterable[str]) -> tuple[str, ...]:
 def features_by_name(microarchitecture: str, *, also_generic: bool = False) -> frozenset[str] | None:
     """Return the features of a microarchitecture; ``None`` if they are unknown.
 
-    Args:
-        microarchitecture: Its name.
-        also_generic: Whether the features of a generic level are all that count: its processors have more.
+    The processors of a generic level have more features than the level. With ``also_generic``, only the level's count.
     """
     try:
         import archspec.cpu
@@ -180,8 +173,7 @@ def ask_amx_permission() -> AmxPermission:
 def read_amx_answer(text: str) -> AmxPermission:
     """Read three numbers: the error of the question, whether the kernel has the state, and the error of the request.
 
-    Args:
-        text: The numbers, separated by spaces; an error is a number of ``errno``, 0 for none.
+    An error is a number of ``errno``, 0 for none.
     """
     unanswered, has_state, refused = (int(number) for number in text.split())
     if unanswered:

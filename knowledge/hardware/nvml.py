@@ -59,12 +59,7 @@ def _has_library() -> bool:
 
 
 def group_devices(devices: Iterable[Accelerator], interconnect: str) -> tuple[Accelerator, ...]:
-    """Group identical devices.
-
-    Args:
-        devices: Devices; each has its NUMA node, or none.
-        interconnect: Interconnect of several of them.
-    """
+    """Group identical devices, each with its NUMA node or none; ``interconnect`` connects several of them."""
     groups: dict[Accelerator, list[Accelerator]] = {}
     for device in devices:
         groups.setdefault(replace(device, numa_nodes=()), []).append(device)

@@ -60,12 +60,7 @@ def states_part(spelled: str) -> bool:
 def share_of(family: str, spelled: str) -> float | None:
     """Return the share of a GPU's compute units that a spelling states: 1/7 for ``A100 MIG 1g.5gb``.
 
-    Args:
-        family: Family of the accelerator in the catalogue.
-        spelled: Spelling of the accelerator.
-
-    Returns:
-        At most 1; ``None`` if the spelling states no number of slices, or the GPU cannot be divided.
+    The result is ``None`` if the spelling states no number of slices, or a GPU of this family cannot be divided.
     """
     total = _SLICES.get(family)
     if total is None:

@@ -10,7 +10,7 @@ from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
 _FLOATS = ("float64", "float32", "tfloat32", "float16", "bfloat16")
 _EIGHT_BITS = ("float8", "int8")
 _CONSUMER_CLOCK = 4 / 3
-"""Clock of a consumer GPU with good cooling, relative to that of its peak rates: 2.1 GHz instead of 1582 MHz, see
+"""Clock of a consumer GPU with good cooling, relative to the clock of its peak rates: 2.1 GHz instead of 1582 MHz, see
 https://www.tomshardware.com/reviews/geforce-gtx-1080-ti-water-cooling,4975-2.html."""
 
 
@@ -18,15 +18,9 @@ https://www.tomshardware.com/reviews/geforce-gtx-1080-ti-water-cooling,4975-2.ht
 def peak_operations(accelerator: Accelerator, dtype: str) -> float | None:
     """Return an upper bound of the operations per second of one device.
 
-    It holds for every floating-point type, because frameworks may compute in a shorter type than that of the data.
-
-    Args:
-        accelerator: The accelerators of a machine.
-        dtype: Element type.
-
-    Returns:
-        The bound of the model; if it is not in the catalogue, or its sources do not state enough, the largest bound of
-        the same compute capability; ``None`` if there is none.
+    It holds for every floating-point type, because frameworks may compute in a shorter type than the data's. If the
+    model is not in the catalogue, or its sources do not state enough, it is the largest bound of the same compute
+    capability; ``None`` if there is none.
     """
     model = model_of(accelerator)
     bound = _bound(model, dtype) if model is not None else None
@@ -61,14 +55,7 @@ def ratio_bounds(model: AcceleratorModel, reference: AcceleratorModel) -> tuple[
     """Return the smallest and the largest ratio of the memory bandwidths and the peak rates of two accelerators.
 
     A program that is limited by one resource, and uses both accelerators in the same degree, is between them. Only
-    resources are compared whose rates are stated for both.
-
-    Args:
-        model: The accelerator in the numerator; each of several variants counts.
-        reference: The one in the denominator.
-
-    Returns:
-        Both ratios; ``None`` if nothing is stated for both.
+    resources are compared whose rates are stated for both; ``None`` if there are none. Each of several variants counts.
     """
     ratios = [
         own[name] / other[name]

@@ -12,34 +12,13 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.detect import detect
-from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_machine, shipped_machines
+from knowledge.hardware.shipped_machines import cloud_instances, find_machine, shipped_machines
 from knowledge.records import RecordError, parse_yaml, value_from
 
 _SHORTEST_BEGINNING = 4
 """Least number of characters of the beginning of a name that is completed."""
 _MOST_LONGER = 8
 """Number of names that a hint lists for a beginning."""
-
-
-def shipped_machine(name: str) -> ShippedMachine:
-    """Return the machine of a shipped profile, or a cloud instance.
-
-    Raises:
-        InputError: If there is neither; the hint has the nearest names.
-    """
-    machine = find_machine(name)
-    if machine is None:
-        raise InputError(f"there is no hardware profile `{name}`", hint=_hint(name))
-    return machine
-
-
-def shipped_profile(name: str) -> HardwareProfile:
-    """Return a shipped profile, or that of a cloud instance.
-
-    Raises:
-        InputError: If there is no profile with this name.
-    """
-    return shipped_machine(name).profile
 
 
 def _hint(name: str) -> str:
@@ -68,7 +47,7 @@ def find_profile(choice: str) -> HardwareProfile:
     """Return the profile of a ``--hardware`` option: ``detect``, a shipped profile, a cloud instance, or a file.
 
     Raises:
-        InputError: If there is no such profile, or the file is not one.
+        InputError: If there is no such profile, whose hint has the nearest names, or the file is not one.
     """
     if choice == "detect":
         return detect()
@@ -79,7 +58,10 @@ def find_profile(choice: str) -> HardwareProfile:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"the hardware profile `{path}` cannot be read: {error}") from None
         return read_profile(text, where=str(path), name=path.stem)
-    return shipped_profile(choice)
+    machine = find_machine(choice)
+    if machine is None:
+        raise InputError(f"there is no hardware profile `{choice}`", hint=_hint(choice))
+    return machine.profile
 
 
 def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:

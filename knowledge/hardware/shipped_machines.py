@@ -55,8 +55,7 @@ def shipped_machines() -> Mapping[str, ShippedMachine]:
 
 
 def _hosts() -> Mapping[str, Any]:
-    document: Mapping[str, Any] = shipped_yaml("knowledge.hardware", "machines", "hosts.yaml")
-    return document
+    return shipped_yaml("knowledge.hardware", "machines", "hosts.yaml")
 
 
 def _shipped_processors() -> list[ShippedMachine]:

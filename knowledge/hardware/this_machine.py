@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 _FOLDERS = (
@@ -47,11 +48,7 @@ def _linker_cache() -> Mapping[str, tuple[Path, ...]]:
 
 
 def read_linker_cache(listed: str) -> dict[str, tuple[Path, ...]]:
-    """Return the paths by file name that the output of ``ldconfig -p`` contains.
-
-    Args:
-        listed: The output; a line is ``NAME (kind, architecture) => PATH``.
-    """
+    """Return the paths by file name in the output of ``ldconfig -p``, whose lines are ``NAME (kind, ...) => PATH``."""
     paths: dict[str, tuple[Path, ...]] = {}
     for line in listed.splitlines():
         description, arrow, path = line.strip().partition(" => ")
@@ -84,9 +81,11 @@ def node_processors(number: int, *, nodes: Path = _NODES) -> frozenset[int] | No
         text = (nodes / f"node{number}" / "cpulist").read_text(encoding="ascii")
     except OSError:
         return None
-    return frozenset(number for part in text.strip().split(",") if part for number in _range(part))
+    return kernel_list(text)
 
 
-def _range(text: str) -> range:
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
+def kernel_list(text: str) -> frozenset[int]:
+    """Return the members of a list as the kernel writes it, such as ``0-3,8``."""
+    ranges = [part.partition("-") for part in text.strip().split(",")]
+    numbers = (range(int(first), int(last or first) + 1) for first, _, last in ranges if first.isdigit())
+    return frozenset(chain.from_iterable(numbers))

@@ -26,7 +26,7 @@ from knowledge.domain.errors import InputError
 from knowledge.exchange.admission import Admission, IndicatorCatalogue
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.service.access import AccessLog, access_record
-from knowledge.service.messages import BlockEntry, DeliveryReceipt, QuarantineEntry
+from knowledge.service.messages import BlockEntry, DeliveryReceipt
 from knowledge.service.metrics import ServiceMetrics
 from knowledge.service.streams import StreamedLines, StreamQuota
 from knowledge.store.base import KnowledgeBaseError
@@ -138,8 +138,7 @@ def create_app(
             counts = {"added": admission.added, "known": admission.known, "quarantined": len(admission.quarantined)}
             metrics.received(counts, caller.source)
             access_record(request.scope).counts = counts
-            entries = [QuarantineEntry(id=q.observation.identity, reason=q.reason) for q in admission.quarantined]
-            return DeliveryReceipt(added=admission.added, known=admission.known, quarantined=entries)
+            return DeliveryReceipt.of(admission)
 
         try:
             return await run_in_threadpool(store_delivery)

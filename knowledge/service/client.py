@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -14,6 +13,7 @@ import requests
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import BENCHMARK, Observation
+from knowledge.exchange.admission import AdmissionResult
 from knowledge.exchange.files import observation_file, read_observations
 from knowledge.records import RecordError, value_from
 from knowledge.service.messages import BlockEntry, DeliveryReceipt
@@ -46,21 +46,6 @@ class TokenError(UnavailableError):
     """Raised when a service refuses the token."""
 
     code = "token"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryResult:
-    """Result of a delivery.
-
-    Attributes:
-        added: Number of new observations.
-        known: Number of observations that were already stored.
-        quarantined: Identity of each quarantined observation, with the reason.
-    """
-
-    added: int
-    known: int
-    quarantined: tuple[tuple[str, str], ...]
 
 
 class KnowledgeService:
@@ -117,7 +102,7 @@ class KnowledgeService:
             raise InputError(f"`{where}` cannot be read: {error}") from None
         yield from read_observations(lines, where=where)
 
-    def deliver(self, content: bytes) -> DeliveryResult:
+    def deliver(self, content: bytes) -> DeliveryReceipt:
         """Deliver an observation file; repeating it changes nothing.
 
         Raises:
@@ -125,9 +110,7 @@ class KnowledgeService:
             UnavailableError: If the service does not answer.
         """
         response = self._request("POST", "/observations", data=content, headers={"Content-Type": _NDJSON})
-        receipt = validated(DeliveryReceipt, response, self.address)
-        entries = tuple((entry.id, entry.reason) for entry in receipt.quarantined)
-        return DeliveryResult(added=receipt.added, known=receipt.known, quarantined=entries)
+        return validated(DeliveryReceipt, response, self.address)
 
     def _request(self, method: str, path: str, *, most_bytes: int | None = None, **more: Any) -> bytes:
         """Return the body of a response; retry while the service is busy or unreachable."""
@@ -196,7 +179,7 @@ def validated(kind: type[_T], content: bytes, address: str) -> _T:
         raise InputError(f"`{address}` did not answer as a knowledge base's service: {reason}", hint=_HINT) from None
 
 
-def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> DeliveryResult:
+def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> DeliveryReceipt:
     """Deliver every block that a service does not have, or has with other observations.
 
     Observations that the service has already are not counted twice. Blocks of benchmarks are not delivered: they are
@@ -209,7 +192,7 @@ def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[
     # An empty delivery changes nothing, and fails if the token may only read.
     service.deliver(b"")
     remote = {block.name: block.digest for block in service.blocks()}
-    total = DeliveryResult(added=0, known=0, quarantined=())
+    total = DeliveryReceipt(added=0, known=0, quarantined=[])
     private = {o.block for o in store.observations(indicator=BENCHMARK)}
     for block in store.blocks():
         if block.name in private:
@@ -217,34 +200,27 @@ def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[
         elif remote.get(block.name) != block.digest:
             progress(block.name)
             for part in _parts(store.observations(block=block.name)):
-                total = _sum(total, service.deliver(part))
+                total += service.deliver(part)
     return total
 
 
 def pull(
     service: KnowledgeService,
     store: KnowledgeBase,
-    add: Callable[[Iterable[Observation]], DeliveryResult],
+    add: Callable[[Iterable[Observation]], AdmissionResult],
     *,
     progress: Callable[[str], None],
-) -> DeliveryResult:
-    """Fetch every block that a knowledge base does not have, or has with other observations.
+) -> DeliveryReceipt:
+    """Fetch every block that a knowledge base does not have, or has with other observations, and ``add`` it there.
 
-    Args:
-        service: The service to fetch from.
-        store: The local knowledge base.
-        add: Adds observations to the local knowledge base.
-        progress: Called with the name of each block.
-
-    Returns:
-        The sum of the results of ``add``.
+    ``progress`` is called with the name of each block.
     """
     local = {block.name: block.digest for block in store.blocks()}
-    total = DeliveryResult(added=0, known=0, quarantined=())
+    total = DeliveryReceipt(added=0, known=0, quarantined=[])
     for block in service.blocks():
         if local.get(block.name) != block.digest:
             progress(block.name)
-            total = _sum(total, add(service.observations(block.name)))
+            total += DeliveryReceipt.of(add(service.observations(block.name)))
     return total
 
 
@@ -260,10 +236,6 @@ def _parts(observations: Iterable[Observation]) -> Iterator[bytes]:
             part, size = [], 0
     if part:
         yield observation_file(part)
-
-
-def _sum(a: DeliveryResult, b: DeliveryResult) -> DeliveryResult:
-    return DeliveryResult(added=a.added + b.added, known=a.known + b.known, quarantined=a.quarantined + b.quarantined)
 
 
 def _cause(error: requests.RequestException) -> str:

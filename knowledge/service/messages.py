@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic import BaseModel, Field
+
+from knowledge.exchange.admission import AdmissionResult
 
 
 class QuarantineEntry(BaseModel):
@@ -18,6 +22,20 @@ class DeliveryReceipt(BaseModel):
     added: int = Field(ge=0, lt=2**63, description="New observations that were stored.")
     known: int = Field(ge=0, lt=2**63, description="Observations that were already stored; a delivery can be repeated.")
     quarantined: list[QuarantineEntry] = Field(description="Implausible observations, in quarantine.")
+
+    @classmethod
+    def of(cls, result: AdmissionResult) -> Self:
+        """Return what a client learns about an admission."""
+        entries = [QuarantineEntry(id=q.observation.identity, reason=q.reason) for q in result.quarantined]
+        return cls(added=result.added, known=result.known, quarantined=entries)
+
+    def __add__(self, other: Self) -> Self:
+        """Return the result of both deliveries together."""
+        return type(self)(
+            added=self.added + other.added,
+            known=self.known + other.known,
+            quarantined=self.quarantined + other.quarantined,
+        )
 
 
 class BlockEntry(BaseModel):

@@ -33,11 +33,7 @@ class StreamQuota:
         self._lock = threading.Lock()
 
     def reserve(self, token: str) -> bool:
-        """Reserve a stream for a token.
-
-        Returns:
-            False if the limit of the token or of the service is reached.
-        """
+        """Reserve a stream for a token; return whether the limits of the token and of the service permit it."""
         with self._lock:
             if self._open[token] >= MOST_STREAMS_PER_TOKEN or self._open.total() >= MOST_STREAMS:
                 return False
@@ -58,13 +54,9 @@ class StreamedLines(StreamingResponse):
     def __init__(
         self, first: str | None, lines: Generator[str, None, None], *, media_type: str, on_close: Callable[[], None]
     ) -> None:
-        """Create the response.
+        """Create the response of the line that was read already, if there is one, and the other lines.
 
-        Args:
-            first: The line that was read already; ``None`` if there are no lines.
-            lines: The other lines.
-            media_type: Media type of the response.
-            on_close: Called after the generator is closed.
+        ``on_close`` is called after the generator is closed.
         """
         super().__init__(itertools.chain([] if first is None else [first], lines), media_type=media_type)
         self._lines = lines

@@ -38,12 +38,7 @@ class KnowledgeBaseError(UnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """Result of adding observations.
-
-    Attributes:
-        added: Number of new observations.
-        known: Number of observations that were already stored.
-    """
+    """Number of new observations, and of those that were already stored."""
 
     added: int
     known: int

@@ -86,31 +86,12 @@ def _shipped_entries(lines: Iterable[str], number: int) -> Iterator[_Entry]:
         # Only observations may have no hash in the file.
         identity = entry.get("id") or hash_of_text(document)
         if entry["kind"] == "stack":
-            row = identity, record["python"], record["platform"], document
-            stacks[identity] = _StackRows(row, tuple((p["name"], p["version"]) for p in record["packages"]))
+            stacks[identity] = _stack_rows(identity, record, document)
         elif entry["kind"] == "hardware":
-            machines[identity] = identity, record["cpu"]["microarchitecture"], document
+            machines[identity] = _machine_row(identity, record, document)
         else:
-            run, samples = record["indicator"], record["samples"]
-            values = (
-                identity,
-                run["name"],
-                run["backend"],
-                record["framework"],
-                run["device"],
-                record["stack"],
-                record["hardware"],
-                record["block"],
-                record["round"],
-                record["slot"],
-                record["reference"],
-                record["status"],
-                record["started_at"],
-                statistics.median(samples) if samples else None,
-                document,
-                number,
-            )
-            yield values, stacks[record["stack"]], machines[record["hardware"]]
+            row = row_of(identity, record, document, shipped=number)
+            yield row, stacks[record["stack"]], machines[record["hardware"]]
 
 
 def _add(connection: Connection, entries: Iterable[_Entry], source: str, *, own: bool) -> tuple[int, int]:
@@ -164,35 +145,44 @@ def _entries(observations: Iterable[Observation]) -> Iterator[_Entry]:
         stack, hardware = o.stack, o.hardware
         machine = hardware.identity, hardware.name
         if stack.identity not in stacks:
-            row = stack.identity, stack.python, stack.platform, canonical_json(stack.record())
-            stacks[stack.identity] = _StackRows(row, tuple((p.name, p.version) for p in stack.packages))
+            record = stack.record()
+            stacks[stack.identity] = _stack_rows(stack.identity, record, canonical_json(record))
         if machine not in machines:
-            document = canonical_json(hardware.record())
-            machines[machine] = hardware.identity, hardware.cpu.microarchitecture, document
-        yield row_of(o), stacks[stack.identity], machines[machine]
+            record = hardware.record()
+            machines[machine] = _machine_row(hardware.identity, record, canonical_json(record))
+        yield row_of(o.identity, o.record(), o.document), stacks[stack.identity], machines[machine]
 
 
-def row_of(o: Observation) -> Row:
-    """Return the row of an observation that the user adds."""
-    run = o.indicator
+def row_of(identity: str, record: Mapping[str, Any], document: str, *, shipped: int | None = None) -> Row:
+    """Return the row of an observation, by its record; ``shipped`` is the number of the shipped file with it."""
+    run, samples = record["indicator"], record["samples"]
     return (
-        o.identity,
-        run.name,
-        run.backend,
-        o.framework,
-        run.device,
-        o.stack.identity,
-        o.hardware.identity,
-        o.block,
-        o.round,
-        o.arm,
-        o.reference,
-        o.status,
-        o.started_at,
-        o.median,
-        o.document,
-        None,
+        identity,
+        run["name"],
+        run["backend"],
+        record["framework"],
+        run["device"],
+        record["stack"],
+        record["hardware"],
+        record["block"],
+        record["round"],
+        record["slot"],
+        record["reference"],
+        record["status"],
+        record["started_at"],
+        statistics.median(samples) if samples else None,
+        document,
+        shipped,
     )
+
+
+def _stack_rows(identity: str, record: Mapping[str, Any], document: str) -> _StackRows:
+    row = identity, record["python"], record["platform"], document
+    return _StackRows(row, tuple((package["name"], package["version"]) for package in record["packages"]))
+
+
+def _machine_row(identity: str, record: Mapping[str, Any], document: str) -> Row:
+    return identity, record["cpu"]["microarchitecture"], document
 
 
 def _add_stacks_and_machines(

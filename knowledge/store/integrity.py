@@ -72,6 +72,6 @@ def _check(row: dict[str, Any], stacks: dict[str, Any], machines: dict[str, Any]
         yield f"{where}: {first_line(error)}"
         return
     # The last column is not a copy of the record: the number of the shipped file.
-    for column, value in zip(COLUMNS[:-1], row_of(o)[:-1], strict=True):
+    for column, value in zip(COLUMNS[:-1], row_of(row["id"], record, row["document"])[:-1], strict=True):
         if row[column] != value:
             yield f"{where}: column `{column}` is `{row[column]}`, but the record has `{value}`"

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, delete, insert, select
 from knowledge.domain.documents import lines_of
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.store.base import QuarantinedObservation
+from knowledge.store.ingest import absent
 from knowledge.store.tables import quarantine
 
 
@@ -25,17 +26,8 @@ def quarantine_observations(connection: Connection, entries: Iterable[Quarantine
         }
         for entry in entries
     }
-    present = quarantined_identities(connection, rows)
-    if new := [row for identity, row in rows.items() if identity not in present]:
-        connection.execute(insert(quarantine), new)
-
-
-def quarantined_identities(connection: Connection, identities: Iterable[str]) -> frozenset[str]:
-    """Return which of some observations are quarantined."""
-    ordered = sorted(identities)
-    if not ordered:
-        return frozenset()
-    return frozenset(connection.execute(select(quarantine.c.id).where(quarantine.c.id.in_(ordered))).scalars())
+    if new := absent(connection, quarantine, rows):
+        connection.execute(insert(quarantine), [row for identity, row in rows.items() if identity in new])
 
 
 def read_quarantine(

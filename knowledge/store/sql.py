@@ -34,7 +34,6 @@ from knowledge.store.integrity import find_damage
 from knowledge.store.quarantine import (
     delete_from_quarantine,
     quarantine_observations,
-    quarantined_identities,
     read_quarantine,
 )
 from knowledge.store.removal import delete_observations, delete_unused, record_removal
@@ -85,8 +84,8 @@ class SqlKnowledgeBase(KnowledgeBase):
             stored: set[str] = set()
             for start in range(0, len(ordered), _BATCH):
                 batch = ordered[start : start + _BATCH]
-                stored |= (set(batch) - absent(connection, tables.observation, batch)) | quarantined_identities(
-                    connection, batch
+                stored |= set(batch) - absent(
+                    connection, tables.quarantine, absent(connection, tables.observation, batch)
                 )
         return frozenset(stored)
 

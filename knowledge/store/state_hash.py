@@ -41,13 +41,9 @@ def default_address() -> str:
 
 
 def state_hash(address: str) -> str | None:
-    """Return a hash of the content of a SQLite knowledge base.
+    """Return a hash of the content of a SQLite knowledge base, named by its address or the path of its file.
 
-    Args:
-        address: Address of a knowledge base, or path of a SQLite file.
-
-    Returns:
-        The hash; ``None`` if the database is not a SQLite file or cannot be read this way.
+    The result is ``None`` if the database is not a SQLite file or cannot be read this way.
     """
     path = Path(address.removeprefix("sqlite:///"))
     if "://" in str(path) or "?" in address or not path.is_file():

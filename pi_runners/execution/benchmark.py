@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import BENCHMARK, IndicatorRun, Scalar
+from knowledge.domain.observation import BENCHMARK, IndicatorRun
 
 VERSION = 1
 """Version of the way a benchmark is run; raise it when its timings are no longer comparable."""
@@ -97,25 +96,14 @@ class Benchmark:
             },
         )
 
-    def request(
-        self,
-        *,
-        runs: int,
-        timeout_seconds: float,
-        settings: Mapping[str, Scalar] = MappingProxyType({}),
-        processors: int | None = None,
-    ) -> dict[str, Any]:
+    def request(self, *, runs: int, timeout_seconds: float) -> dict[str, Any]:
         """Return the request for the harness, JSON-ready.
 
         Args:
             runs: Runs after the warm-up; each is one sample.
             timeout_seconds: Maximum duration of one run.
-            settings: Run-time settings, of which the harness applies those that are a set of processors.
-            processors: Number of processors that the command may use, if a setting says it.
         """
         return {
-            "settings": dict(settings),
-            "processors": processors,
             "command": list(self.command),
             "directory": str(self.directory),
             "files": dict(self.files),

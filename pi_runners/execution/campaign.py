@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
@@ -70,14 +70,6 @@ class FailureLimit:
         return f"not run again after {_MOST_FAILURES} failures: {last_line(failures[0])}"
 
 
-def _stored_key(name: str) -> str:
-    """Return the key of an attribute of a block in a stored plan.
-
-    The arms are stored under the key that earlier versions wrote, so that a campaign can continue after an update.
-    """
-    return "slots" if name == "arms" else name
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Arms to measure together on one machine.
@@ -98,8 +90,6 @@ class Block:
             is built from its lock.
         benchmark: Command of a project that is run in every arm instead of indicators; ``None`` for indicators.
     """
-
-    __pydantic_config__: ClassVar = {"alias_generator": _stored_key}
 
     name: str
     arms: tuple[Arm, ...]
@@ -235,7 +225,7 @@ def _observe(
     """
     if isinstance(environment, EnvironmentBuildError):
         return _failures(block, arm, number, {"status": "not-installed", "failure": environment.message[-2000:]})
-    backends = arm.program_backends if block.benchmark else (arm.backend,)
+    backends = _backends(block, arm)
     if reason := obstacle(arm.settings, backends, environment.stack):
         return _failures(block, arm, number, {"status": "unsupported", "failure": reason})
     variables = variables_of(arm.settings, backends)
@@ -274,19 +264,17 @@ def _observe(
     return [_observation(block, arm, number, arm.indicators[i], stack, results[i]) for i in sorted(results)]
 
 
+def _backends(block: Block, arm: Arm) -> tuple[str, ...]:
+    return arm.program_backends if block.benchmark else (arm.backend,)
+
+
 def _content(block: Block, arm: Arm, missing: Iterable[int], instruments: Path | None) -> dict[str, Any]:
     """Return the request for some of an arm's indicators, or for the benchmark; JSON-ready."""
+    settings = {"settings": dict(arm.settings), "processors": processors_of(arm.settings, _backends(block, arm))}
     if block.benchmark is not None:
-        return block.benchmark.request(
-            runs=block.samples,
-            timeout_seconds=block.timeout_seconds,
-            settings=arm.settings,
-            processors=processors_of(arm.settings, arm.program_backends),
-        )
-    return {
+        return settings | block.benchmark.request(runs=block.samples, timeout_seconds=block.timeout_seconds)
+    return settings | {
         "backend": arm.backend,
-        "settings": dict(arm.settings),
-        "processors": processors_of(arm.settings, (arm.backend,)),
         "samples": block.samples,
         "min_seconds": block.min_seconds,
         "max_warmup_seconds": block.max_warmup_seconds,

@@ -74,19 +74,19 @@ class Sampler:
 
     def _watch(self) -> None:
         try:
-            tree = _ProcessTree(self._pid)
+            process = psutil.Process(self._pid)
         except psutil.NoSuchProcess:
             # The process has already ended.
             return
-        previous = _ProcessorTimes.read(tree)
+        previous = _ProcessorTimes.read(process)
         # The first reading comes early, so that short runs have one.
         wait = self._interval / 4
         while not self._done.wait(wait):
             wait = self._interval
-            current = _ProcessorTimes.read(tree)
+            current = _ProcessorTimes.read(process)
             figures = current.since(previous)
             previous = current
-            memory_bytes = tree.resident_bytes()
+            memory_bytes = _sum_of_tree(process, lambda p: float(p.memory_info().rss))
             if memory_bytes:
                 # A process that has just ended has no memory; the reading says nothing about the run.
                 figures["memory_bytes"] = memory_bytes
@@ -124,32 +124,19 @@ def summarise(readings: Iterable[Reading], started: float, ended: float) -> dict
     return summary
 
 
-class _ProcessTree:
-    """A process and its descendants."""
-
-    def __init__(self, pid: int) -> None:
-        self._root = psutil.Process(pid)
-
-    def _members(self) -> list[psutil.Process]:
-        try:
-            return [self._root, *self._root.children(recursive=True)]
-        except psutil.Error:
-            return []
-
-    def _sum(self, figure: Callable[[psutil.Process], float]) -> float:
-        total = 0.0
-        for member in self._members():
+def _sum_of_tree(root: psutil.Process, figure: Callable[[psutil.Process], float]) -> float:
+    """Return the sum of a figure over a process and its descendants; one that has just ended counts as 0."""
+    total = 0.0
+    with contextlib.suppress(psutil.Error):
+        for member in [root, *root.children(recursive=True)]:
             with contextlib.suppress(psutil.Error):
                 total += figure(member)
-        return total
+    return total
 
-    def resident_bytes(self) -> float:
-        """Return their resident memory."""
-        return self._sum(lambda p: float(p.memory_info().rss))
 
-    def cpu_seconds(self) -> float:
-        """Return their processor time, with that of their children that have ended."""
-        return self._sum(lambda p: float(sum(p.cpu_times()[:4])))
+def _cpu_seconds(root: psutil.Process) -> float:
+    """Return the processor time of a process and its descendants, with that of their children that have ended."""
+    return _sum_of_tree(root, lambda p: float(sum(p.cpu_times()[:4])))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,13 +149,13 @@ class _ProcessorTimes:
     process: float
 
     @classmethod
-    def read(cls, tree: _ProcessTree) -> _ProcessorTimes:
+    def read(cls, process: psutil.Process) -> _ProcessorTimes:
         times = psutil.cpu_times()
         stolen = getattr(times, "steal", 0.0)
         idle = times.idle + getattr(times, "iowait", 0.0)
         # Guest time is already included in user time.
         counted = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-        return cls(busy=counted - idle - stolen, idle=idle, stolen=stolen, process=tree.cpu_seconds())
+        return cls(busy=counted - idle - stolen, idle=idle, stolen=stolen, process=_cpu_seconds(process))
 
     def since(self, before: _ProcessorTimes) -> dict[str, float]:
         """Return the shares of all processors since an earlier reading, in per cent."""

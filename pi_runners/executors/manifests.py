@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
@@ -59,8 +59,6 @@ class KubernetesOptions:
         push: URL of a knowledge base service; tasks also push their observations there.
         token_secret: Secret with the token for that service, under the key ``token``.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     image: str = ""
     namespace: str = ""

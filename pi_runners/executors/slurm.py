@@ -17,7 +17,6 @@ import shutil
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
@@ -93,8 +92,6 @@ class SlurmOptions:
         uv_cache: Directory of uv's cache, shared or local to a node; by default the user's cache.
         setup: Shell command to run before each task, such as ``module load python``.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     partition: str = ""
     account: str = ""

@@ -125,7 +125,7 @@ class Backend:
     dtypes: Tuple[str, ...] = ("float32", "float64")
     channels_last = False
     imports: Tuple[str, ...] = ()
-    """Modules that users of the framework import; by default, that of its name."""
+    """Modules that users of the framework import; by default, the module of its name."""
     on_processors = ""
     """Its own name, if it runs on the CPU only."""
 
@@ -244,7 +244,7 @@ class Backend:
 
         Args:
             network: Definition, a :class:`pi_runners.models.network.Network`.
-            parameters: Parameters of the model; those of its size, such as the batch, may change later.
+            parameters: Parameters of the model; the parameters of its size, such as the batch, may change later.
             mode: ``training``, ``inference``, ``prefill`` or ``decode``.
             inputs: Inputs for a first forward pass, which creates the layers.
 

@@ -1,7 +1,7 @@
 """Records the environments of the Python processes that a command starts: some commands choose their own.
 
-A command is measured for the stack only if an interpreter of the stack's environment ran, and no interpreter of another
-environment loaded a file of the project or a package that the stack has, too, after its start.
+A command is measured for the stack only if an interpreter of the stack's environment ran. No interpreter of another
+environment may load a file of the project, or a package that the stack has, too, after its start.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
             try:
                 run = run_command(request["command"], folder, variables, request["pattern"], request["timeout_seconds"])
             finally:
-                # Also if the command failed: packages that it did not find are those of the stack.
+                # Also if the command failed: packages that it did not find belong to the stack.
                 check_foreign_environments(request["command"], interpreters)
             if not interpreters.has_own():
                 raise ProgramError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import random
-from typing import List, Sequence
+from typing import List
 
 _NUMBERS = [(byte - 127.5) / 127.5 for byte in range(256)]
 _CHUNK_BYTES = 2**22
@@ -32,11 +32,3 @@ def random_bytes(seed: int, count: int) -> bytes:
         length = min(_CHUNK_BYTES, count - start)
         stream.write(generator.getrandbits(8 * length).to_bytes(length, "little"))
     return stream.getvalue()
-
-
-def product(lengths: Sequence[int]) -> int:
-    """Return the number of elements of a shape."""
-    total = 1
-    for length in lengths:
-        total *= length
-    return total

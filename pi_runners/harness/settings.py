@@ -1,4 +1,4 @@
-"""Applies the run-time settings that are a set of processors, and checks those of the whole process.
+"""Applies the run-time settings that are a set of processors, and checks the settings of the whole process.
 
 The environment of this process contains those that are environment variables; each backend applies the other ones.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, Optional, Set
+from typing import List, Optional, Set
 
 from pi_runners.harness.contract import Parameters, Unsupported
 
@@ -38,11 +38,6 @@ def apply_settings(settings: Parameters, processors: Optional[int] = None) -> No
                 settings["huge_pages"], _HUGE_PAGES, huge_pages()
             )
         )
-
-
-def describe_memory() -> Dict[str, Any]:
-    """Return the allocator of this process and the kernel's setting of huge pages, by name."""
-    return {"allocator": allocator(), "transparent_huge_pages": huge_pages()}
 
 
 def allocator() -> str:

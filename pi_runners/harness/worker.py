@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Optional, TextIO
 from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported
 from pi_runners.harness.origin import failure_class, is_ours
-from pi_runners.harness.settings import apply_settings, describe_memory
+from pi_runners.harness.settings import allocator, apply_settings, huge_pages
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.processes.communication_rank import run_rank
 from pi_runners.indicators.processes.startup import start
@@ -59,7 +59,7 @@ def measure_request(part: str, request_path: str, output_path: str) -> None:
     else:
         runs = [functools.partial(run_indicator, request, entry) for entry in request["indicators"]]
     try:
-        apply_settings(request["settings"], request.get("processors"))
+        apply_settings(request.get("settings", {}), request.get("processors"))
     except Unsupported as error:
         runs = [functools.partial(dict, status="unsupported", failure=str(error)) for _ in runs]
     with open(output_path, "a", encoding="utf-8") as output:
@@ -165,13 +165,14 @@ def describe_process() -> Dict[str, Any]:
         "clock_resolution_seconds": time.get_clock_info("perf_counter").resolution,
         "load_before": load_average(),
         "cpus_allowed": allowed_processors(),
+        "allocator": allocator(),
+        "transparent_huge_pages": huge_pages(),
     }
     try:
         with open("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") as file:
             facts["cpu_governor"] = file.read().strip()
     except OSError:
         facts["cpu_governor"] = None
-    facts.update(describe_memory())
     for name in _VARIABLES:
         if name in os.environ:
             facts[name] = os.environ[name]

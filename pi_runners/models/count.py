@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Parameters
-from pi_runners.harness.random_inputs import product
 from pi_runners.models.layers import Filters, Layers, Pair
 from pi_runners.models.network import Network
 
@@ -61,7 +61,7 @@ def count(network: Network, p: Parameters, mode: str) -> Counts:
 @lru_cache(maxsize=1024)
 def _count(network: Network, items: Tuple[Tuple[str, Any], ...], mode: str) -> Counts:
     inputs, counter = _run(network, dict(items), mode)
-    of_inputs = float(sum(product(i.shape) for i in inputs))
+    of_inputs = float(sum(math.prod(i.shape) for i in inputs))
     weights = float(sum(counter.weights.values()))
     return Counts(weights, counter.flops, counter.elements + of_inputs, of_inputs, counter.read_weights)
 
@@ -95,7 +95,7 @@ class CountingLayers(Layers):
         self._tables: Dict[str, Tuple[int, int]] = {}
 
     def _result(self, *shape: int) -> CanonicalShape:
-        self.elements += product(shape)
+        self.elements += math.prod(shape)
         return CanonicalShape(tuple(shape))
 
     def _record(self, indicator: str, **parameters: Any) -> None:
@@ -103,7 +103,7 @@ class CountingLayers(Layers):
         self.calls[key] = self.calls.get(key, 0) + 1
 
     def _record_rows(self, indicator: str, kind: str, x: Array) -> None:
-        self._record(indicator, kind=kind, rows=product(x.shape[:-1]), columns=x.shape[-1])
+        self._record(indicator, kind=kind, rows=math.prod(x.shape[:-1]), columns=x.shape[-1])
 
     def _product(self, m: int, n: int, k: int, batch: int = 1) -> None:
         shared = {"batch": batch} if batch > 1 else {}
@@ -133,7 +133,7 @@ class CountingLayers(Layers):
 
     def convolution(self, name: str, x: Array, filters: Filters) -> Array:
         self._record_convolution(x, filters)
-        weights = [product(weight.shape) for weight in filters.weights(name, x.shape[1])]
+        weights = [math.prod(weight.shape) for weight in filters.weights(name, x.shape[1])]
         self._add_weight(name, sum(weights))
         height, width = ((n + 2 * filters.padding - filters.kernel) // filters.stride + 1 for n in x.shape[2:])
         self.flops += 2.0 * x.shape[0] * height * width * weights[0]
@@ -149,12 +149,12 @@ class CountingLayers(Layers):
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         # Runtimes fold the normalisation into the convolution when they do not train.
         if self.training:
-            self._record("normalisation", kind="batch", rows=product(x.shape) // x.shape[1], columns=x.shape[1])
+            self._record("normalisation", kind="batch", rows=math.prod(x.shape) // x.shape[1], columns=x.shape[1])
         self._add_weight(name, 2 * x.shape[1])
         return self._result(*x.shape)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
-        self._dense(name, product(x.shape[:-1]), x.shape[-1], width, bias)
+        self._dense(name, math.prod(x.shape[:-1]), x.shape[-1], width, bias)
         return self._result(*x.shape[:-1], width)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
@@ -163,16 +163,16 @@ class CountingLayers(Layers):
         return self._result(*x.shape)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        self._record("embedding", rows=rows, width=width, lookups=product(indices.shape))
+        self._record("embedding", rows=rows, width=width, lookups=math.prod(indices.shape))
         self._tables[name] = rows, width
-        self._add_weight(name, rows * width, product(indices.shape) * width)
+        self._add_weight(name, rows * width, math.prod(indices.shape) * width)
         return self._result(*indices.shape, width)
 
     def tied_dense(self, name: str, x: Array) -> Array:
         rows, width = self._tables[name]
-        self._product(product(x.shape[:-1]), rows, width)
+        self._product(math.prod(x.shape[:-1]), rows, width)
         self.read_weights += rows * width
-        self.flops += 2.0 * product(x.shape[:-1]) * rows * width
+        self.flops += 2.0 * math.prod(x.shape[:-1]) * rows * width
         return self._result(*x.shape[:-1], rows)
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
@@ -239,7 +239,7 @@ class CountingLayers(Layers):
         return self._result(*x.shape[:-1], x.shape[-1] + y.shape[-1])
 
     def as_sequence(self, x: Array) -> Array:
-        return CanonicalShape((x.shape[0], product(x.shape[2:]), x.shape[1]))
+        return CanonicalShape((x.shape[0], math.prod(x.shape[2:]), x.shape[1]))
 
     def token(self, x: Array, position: int) -> Array:
         return CanonicalShape((x.shape[0], x.shape[2]))
@@ -247,7 +247,7 @@ class CountingLayers(Layers):
     def attend(self, queries: Array, memory: Array) -> Array:
         batch, length, width = queries.shape
         self._record("attention", batch=batch, heads=1, length=length, width=width)
-        self.flops += 4.0 * product(queries.shape) * memory.shape[1]
+        self.flops += 4.0 * math.prod(queries.shape) * memory.shape[1]
         return self._result(*queries.shape)
 
     def pairwise_products(self, vectors: Sequence[Array]) -> Array:
@@ -259,4 +259,4 @@ class CountingLayers(Layers):
 
     def rows(self, x: Array) -> Array:
         width = x.shape[1] if len(x.shape) == 4 else x.shape[-1]
-        return CanonicalShape((product(x.shape) // width, width))
+        return CanonicalShape((math.prod(x.shape) // width, width))

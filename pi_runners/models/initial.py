@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from typing import List, NamedTuple, Tuple
 
 from pi_runners.harness.contract import Array, Backend
-from pi_runners.harness.random_inputs import product, random_bytes
+from pi_runners.harness.random_inputs import random_bytes
 
 
 class InitialWeight(NamedTuple):
@@ -27,7 +28,7 @@ class InitialWeight(NamedTuple):
     @property
     def raw(self) -> bytes:
         """The random bytes of the weight, which depend on its name alone."""
-        return random_bytes(zlib.crc32(self.name.encode()), product(self.shape))
+        return random_bytes(zlib.crc32(self.name.encode()), math.prod(self.shape))
 
     def make(self, backend: Backend, raw: bytes = b"") -> Array:
         """Return the weight as an array of a backend, filters in its native layout, from its or other bytes."""
@@ -38,7 +39,7 @@ class InitialWeight(NamedTuple):
 
 def filters(name: str, shape: Tuple[int, ...]) -> InitialWeight:
     """Return filters of variance 2 / inputs, which keeps the size of activations (He et al. 2015, arXiv 1502.01852)."""
-    return InitialWeight(name + ".filters", shape, (6.0 / product(shape[1:])) ** 0.5)
+    return InitialWeight(name + ".filters", shape, (6.0 / math.prod(shape[1:])) ** 0.5)
 
 
 def matrix(name: str, inputs: int, outputs: int) -> InitialWeight:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
-from pi_runners.harness.random_inputs import decode, product, random_bytes
+from pi_runners.harness.random_inputs import decode, random_bytes
 from pi_runners.models import initial
 
 Pair = Tuple[Array, Array]
@@ -190,13 +191,13 @@ def make_inputs(backend: Backend, inputs: Sequence[Inputs]) -> List[Array]:
             arrays.append(backend.integers([int(n) for n in input_numbers(number, spec)], spec.shape))
         else:
             make = backend.images if spec.kind == "images" else backend.array
-            arrays.append(make(random_bytes(300 + number, product(spec.shape)), spec.shape))
+            arrays.append(make(random_bytes(300 + number, math.prod(spec.shape)), spec.shape))
     return arrays
 
 
 def input_numbers(number: int, spec: Inputs) -> List[float]:
     """Return the elements of the input with this number, in canonical order."""
-    count = product(spec.shape)
+    count = math.prod(spec.shape)
     if spec.kind != "indices":
         return decode(random_bytes(300 + number, count), "float64")
     raw = random_bytes(300 + number, 4 * count)

@@ -10,7 +10,7 @@ from os import environ
 from packaging.version import Version
 
 from knowledge.catalogue.fit import misfit_of
-from knowledge.catalogue.settings import SettingChoice, environment_of, shipped_settings
+from knowledge.catalogue.settings import choices_of, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import Stack
@@ -23,7 +23,7 @@ def variables_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> dic
     """Return the environment variables that apply settings on this machine, for the frameworks that run."""
     variables: dict[str, str] = {}
     for backend in backends:
-        names = {name for choice in _choices(settings, backend) for name in choice.library}
+        names = {name for _, choice in choices_of(settings, backend) for name in choice.library}
         libraries = {name: str(path) for name, path in installed_libraries(sorted(names)).items()}
         variables.update(environment_of(settings, backend, present=environ, libraries=libraries))
     return variables
@@ -32,10 +32,10 @@ def variables_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> dic
 def processors_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> int | None:
     """Return the number of processors that settings bind a program to; ``None`` if they bind it to none."""
     counts = [
-        int(str(value))
+        int(value)
         for backend in backends
-        for name, value in settings.items()
-        if any(choice.processors == "count" for choice in _choices({name: value}, backend))
+        for value, choice in choices_of(settings, backend)
+        if choice.processors == "count"
     ]
     return min(counts, default=None)
 
@@ -63,8 +63,3 @@ def unknown_flag(error_output: str) -> str:
     """Return the message with which XLA refused a flag that it does not know; empty if there is none."""
     match = _UNKNOWN_FLAG.search(error_output)
     return match.group() if match else ""
-
-
-def _choices(settings: Mapping[str, Scalar], backend: str) -> list[SettingChoice]:
-    choices = [shipped_settings()[name].choice(backend, value) for name, value in settings.items()]
-    return [choice for choice in choices if choice is not None]

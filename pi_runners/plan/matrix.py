@@ -34,7 +34,7 @@ class IndicatorCase:
     Attributes:
         name: Name of the indicator.
         parameters: Its parameters; those with a default may be absent.
-        dtype: Its own element type; empty for each of those of the block.
+        dtype: Its own element type; empty for each element type of the block.
     """
 
     name: str

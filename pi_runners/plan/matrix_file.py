@@ -90,6 +90,7 @@ class Combination:
 
     Attributes:
         requirements: The framework pinned to a version, then the additional requirements of its ``with`` key.
+        version: That version; ``None`` if the index has none that the interpreter can install: there is then no case.
         python: Path or version of the interpreter; empty for the current one.
         cuda: CUDA runtime version that the stack must contain; ``None`` for any.
         cudnn: Release of cuDNN that replaces the one the framework requires; ``None`` to replace nothing.
@@ -98,6 +99,7 @@ class Combination:
     """
 
     requirements: tuple[str, ...]
+    version: Version | None
     python: str
     cuda: str | None = None
     cudnn: str | None = None
@@ -149,7 +151,7 @@ class Matrix:
                         f"matrix `{self.name}` expands to more than {max_runs} indicator runs per round",
                         hint="reduce its versions, settings or indicators, or raise the limit with `--max-runs`",
                     )
-        if not combinations:
+        if all(combination.version is None for combination in combinations):
             raise InputError(
                 f"matrix `{self.name}` expands to no combination: the index offers no matching version of its "
                 "frameworks, or all are excluded",
@@ -163,12 +165,15 @@ class Matrix:
         settings = _combinations(self.content.settings if stack.settings is None else stack.settings)
         for python in pythons:
             versions = _select_versions(versions_of(framework, python), stack.versions)
+            if not versions:
+                yield Combination(requirements=(stack.framework, *stack.with_), version=None, python=python, cases=())
             for version, cuda, cudnn, values in itertools.product(
                 versions, stack.cuda or (None,), stack.cudnn or (None,), settings
             ):
                 extras = f"[{','.join(sorted(framework.extras))}]" if framework.extras else ""
                 yield Combination(
                     requirements=(f"{framework.name}{extras}=={version}", *stack.with_),
+                    version=version,
                     python=python,
                     cuda=cuda,
                     cudnn=cudnn,
@@ -263,12 +268,12 @@ def _select_versions(versions: Sequence[Version], selection: str) -> Sequence[Ve
 
 def _matches(pattern: _Pattern, combination: Combination) -> bool:
     """Return whether a combination has every value that a pattern names."""
-    pinned = Requirement(combination.requirements[0])
     if pattern.framework is not None:
-        framework = Requirement(pattern.framework)
-        version = next(iter(pinned.specifier)).version
-        same = canonicalize_name(framework.name) == canonicalize_name(pinned.name)
-        if not same or not framework.specifier.contains(version, prereleases=True):
+        framework, version = Requirement(pattern.framework), combination.version
+        measured = Requirement(combination.requirements[0])
+        is_same = canonicalize_name(framework.name) == canonicalize_name(measured.name)
+        is_admitted = framework.specifier.contains(version, prereleases=True) if version else not framework.specifier
+        if not is_same or not is_admitted:
             return False
     for key in ("python", "cuda", "cudnn"):
         expected = getattr(pattern, key)

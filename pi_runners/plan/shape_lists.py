@@ -1,4 +1,4 @@
-"""Lists of shapes to measure single operations with: DeepBench's, and those of the whole models."""
+"""Lists of shapes to measure single operations with: DeepBench's, and the shapes of the whole models."""
 
 from __future__ import annotations
 

@@ -226,6 +226,20 @@ def test_help_imports_no_heavy_library() -> None:
     assert result.stderr.strip() == "[]"
 
 
+def test_the_list_of_campaigns_opens_no_database(tmp_path: Path) -> None:
+    program = (
+        f"import sys\nsys.argv = ['advisor', 'pi', 'status', '--knowledge', '{tmp_path}/knowledge.sqlite']\n"
+        "from advisor.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('sqlalchemy' in sys.modules)"
+    )
+
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert result.stdout.startswith("there are no campaigns in")
+    assert result.stdout.endswith("False\n")
+
+
 def test_hardware_is_shown_as_text_and_json(advisor: Advisor) -> None:
     text, document = (
         advisor("hardware", "show").stdout,

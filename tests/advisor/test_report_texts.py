@@ -18,12 +18,11 @@ from advisor.api.queries import HardwareComparison
 from advisor.api.session import AdviceResult
 from advisor.domain.words import indicator_text, range_text, ratio_text, workload_text
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.comparison import LockComparison, PackageChange
+from advisor.gate.comparison import LockComparison, PackageChange, SettingChange
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, Ignore
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import GateCase, ProjectState
-from advisor.gate.setting_changes import SettingChange
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.project.workload.proposal import Proposal
 from advisor.report.accelerators import hardware_comparison_text

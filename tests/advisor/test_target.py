@@ -10,10 +10,10 @@ import pytest
 from advisor.domain.target import make_target
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Cpu, HardwareProfile
-from knowledge.hardware.profiles import shipped_profile
+from knowledge.hardware.profiles import find_profile
 from tests.conftest import Advisor
 
-X86, ARM = shipped_profile("cpu-zen4"), shipped_profile("cpu-neoverse-v1")
+X86, ARM = find_profile("cpu-zen4"), find_profile("cpu-neoverse-v1")
 MAC = HardwareProfile(name="mac", cpu=Cpu(architecture="arm64", microarchitecture="m1"), os="darwin")
 WINDOWS_ON_ARM = dataclasses.replace(MAC, name="w", os="windows")
 

@@ -18,14 +18,14 @@ from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.hardware import Driver, HardwareProfile
-from knowledge.hardware.profiles import shipped_profile
+from knowledge.hardware.profiles import find_profile
 from tests.advisor.factories import build_client, build_problem
 from tests.advisor.variant_wheels import ALL, add_variants, description, filename
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
-H100, V100, ZEN3 = (shipped_profile(name) for name in ("h100", "v100", "cpu-zen3"))
+H100, V100, ZEN3 = (find_profile(name) for name in ("h100", "v100", "cpu-zen3"))
 OLD_DRIVER = replace(H100, driver=Driver(version="535.104.05", newest_cuda="12.2"))
 ON = CandidatePolicy(variants=True)
 

@@ -21,11 +21,11 @@ from advisor.index.variants.metadata import parse_variants
 from advisor.index.variants.order import order_variants, why_unsupported, with_static_properties
 from knowledge.catalogue.variant_properties import supported_properties
 from knowledge.domain.hardware import Driver, HardwareProfile
-from knowledge.hardware.profiles import shipped_profile
+from knowledge.hardware.profiles import find_profile
 from pi_runners.execution.environment import find_uv
 from tests.advisor.variant_wheels import ALL, description
 
-H100, V100, ZEN3 = (shipped_profile(name) for name in ("h100", "v100", "cpu-zen3"))
+H100, V100, ZEN3 = (find_profile(name) for name in ("h100", "v100", "cpu-zen3"))
 OLD_DRIVER = replace(H100, driver=Driver(version="535.104.05", newest_cuda="12.2"))
 DRIVER_126 = replace(H100, driver=Driver(version="560.35.03", newest_cuda="12.6"))
 
@@ -131,7 +131,7 @@ def test_newer_minor_versions_and_unknown_keys_are_read() -> None:
         (DRIVER_126, ("cu126", "x86_64_v4", "x86_64_v3", "null")),
         (OLD_DRIVER, ("x86_64_v4", "x86_64_v3", "null")),
         (ZEN3, ("x86_64_v3", "null")),
-        (shipped_profile("cpu-neoverse-v1"), ("null",)),
+        (find_profile("cpu-neoverse-v1"), ("null",)),
     ],
     ids=["h100", "v100", "driver for CUDA 12.6", "old driver", "without AVX-512", "aarch64"],
 )

@@ -13,7 +13,8 @@ from knowledge.domain.observation import Observation
 from knowledge.evidence.mlperf import Score, efficiency, scaling, score_submissions, software_gains
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.mlperf.descriptions import read_description
-from knowledge.exchange.mlperf.logs import UnreadableLogError, read_log
+from knowledge.exchange.mlperf.facts import UnreadableResultError
+from knowledge.exchange.mlperf.logs import read_log
 from knowledge.exchange.mlperf.systems import make_system
 from knowledge.exchange.mlperf.tree import read_results
 from tests.knowledge.mlperf_files import DESCRIPTIONS, FILES, MLL, MLLOG, V05, _tree
@@ -93,7 +94,7 @@ def test_without_a_status_a_run_below_the_target_did_not_converge() -> None:
     ],
 )
 def test_a_log_without_a_time_is_reported_with_the_reason(text: str, reason: str) -> None:
-    with pytest.raises(UnreadableLogError, match=reason):
+    with pytest.raises(UnreadableResultError, match=reason):
         read_log(text)
 
 

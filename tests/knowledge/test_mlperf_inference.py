@@ -10,9 +10,9 @@ import pytest
 
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import observation_file, read_lines, read_observations
-from knowledge.exchange.mlperf.facts import inference_rules
+from knowledge.exchange.mlperf.facts import UnreadableResultError, inference_rules
 from knowledge.exchange.mlperf.results import INFERENCE, content_key, distinct_results
-from knowledge.exchange.mlperf.summaries import UnreadableSummaryError, read_summary
+from knowledge.exchange.mlperf.summaries import read_summary
 from knowledge.exchange.mlperf.tree import TreeKindError, read_results
 from tests.knowledge.mlperf_files import INFERENCE_TREE, PARTS
 
@@ -171,7 +171,7 @@ def _equal_servers() -> list[str]:
     ],
 )
 def test_a_summary_without_a_valid_result_is_reported_with_the_reason(text: str, reason: str) -> None:
-    with pytest.raises(UnreadableSummaryError, match=reason):
+    with pytest.raises(UnreadableResultError, match=reason):
         read_summary(text, inference_rules("v2.1"))
 
 

@@ -13,7 +13,7 @@ from knowledge.domain.hardware import Driver
 from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.exchange.admission import implausibilities
 from knowledge.exchange.published.columns import OPTIONAL, REQUIRED
-from knowledge.exchange.published.names import read_framework, read_phase, read_precision, read_task, task_names
+from knowledge.exchange.published.names import read_task, read_word, task_names
 from knowledge.exchange.published.observations import (
     read_published_content,
 )
@@ -243,12 +243,16 @@ def test_a_latency_is_that_of_its_batch() -> None:
     ],
 )
 def test_precisions_have_one_name(text: str, name: str) -> None:
-    assert read_precision(text) == name
+    assert read_word("precision", text) == name
 
 
 def test_frameworks_and_phases_have_one_name() -> None:
-    assert [read_framework(text) for text in ("PyTorch", "TensorFlow 2", "MXNet")] == ["torch", "tensorflow", "mxnet"]
-    assert [read_phase(text) for text in ("Train", "inference")] == ["training", "inference"]
+    assert [read_word("framework", text) for text in ("PyTorch", "TensorFlow 2", "MXNet")] == [
+        "torch",
+        "tensorflow",
+        "mxnet",
+    ]
+    assert [read_word("phase", text) for text in ("Train", "inference")] == ["training", "inference"]
 
 
 def test_the_unit_quotes_the_head_of_the_table_and_counts_more_than_the_column() -> None:

@@ -19,9 +19,8 @@ from knowledge.catalogue.rules import (
     shipped_rules,
     undeclared_requirements,
 )
-from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
-from knowledge.hardware.profiles import shipped_profile
+from knowledge.hardware.profiles import find_profile
 
 
 def machine(capability: str, driver: str | None = None) -> HardwareProfile:
@@ -102,7 +101,7 @@ def test_a_driver_gets_only_cuda_runtimes_that_it_supports(driver: str, runtime:
     ],
 )
 def test_the_needed_driver_is_that_of_the_newest_runtime(versions: dict[str, str], driver: str | None) -> None:
-    h100 = shipped_profile("h100")
+    h100 = find_profile("h100")
     stack = {name: Version(version) for name, version in versions.items()}
 
     needed = RuleBook(shipped_rules(), h100).runtime_without_driver(stack)
@@ -110,7 +109,7 @@ def test_the_needed_driver_is_that_of_the_newest_runtime(versions: dict[str, str
 
     assert (needed and needed.driver) == driver
     assert known.runtime_without_driver(stack) is None
-    assert RuleBook(shipped_rules(), shipped_profile("cpu-zen4")).runtime_without_driver(stack) is None
+    assert RuleBook(shipped_rules(), find_profile("cpu-zen4")).runtime_without_driver(stack) is None
 
 
 def test_every_cuda_runtime_from_11_to_13_has_a_rule() -> None:
@@ -125,7 +124,7 @@ def test_a_gpu_older_than_turing_gets_no_cuda_13_build() -> None:
 
 
 def test_gpu_rules_do_not_apply_to_a_machine_without_a_gpu() -> None:
-    assert RuleBook(shipped_rules(), shipped_profile("cpu-zen4")).judge("torch", Version("2.13.0")) == ()
+    assert RuleBook(shipped_rules(), find_profile("cpu-zen4")).judge("torch", Version("2.13.0")) == ()
 
 
 def test_a_cpu_build_on_a_gpu_machine_is_discouraged() -> None:
@@ -154,7 +153,7 @@ def test_a_cpu_build_on_a_gpu_machine_is_discouraged() -> None:
     ],
 )
 def test_an_amd_gpu_gets_no_cuda_build(name: str, version: str, runs: bool) -> None:
-    assert forbidden(shipped_profile("mi300x"), name, version) is not runs
+    assert forbidden(find_profile("mi300x"), name, version) is not runs
 
 
 @pytest.mark.parametrize(
@@ -168,18 +167,18 @@ def test_an_amd_gpu_gets_no_cuda_build(name: str, version: str, runs: bool) -> N
 )
 def test_an_nvidia_gpu_gets_no_rocm_build(name: str, version: str) -> None:
     assert forbidden(machine("9.0"), name, version)
-    assert not forbidden(shipped_profile("cpu-zen4"), name, version)
+    assert not forbidden(find_profile("cpu-zen4"), name, version)
 
 
 def test_builds_for_other_platforms_are_not_mistaken_for_cuda_builds() -> None:
-    amd = shipped_profile("mi300x")
+    amd = find_profile("mi300x")
 
     assert not forbidden(dataclasses.replace(amd, os="windows"), "torch", "2.13.0")
     assert forbidden(dataclasses.replace(amd, os="windows"), "torch", "2.13.0+cu130")
 
 
 def test_a_machine_with_gpus_of_two_vendors_accepts_builds_for_either() -> None:
-    amd = shipped_profile("mi300x")
+    amd = find_profile("mi300x")
     both = dataclasses.replace(amd, accelerators=(*amd.accelerators, *machine("9.0").accelerators))
 
     assert not forbidden(both, "torch", "2.9.1+rocm6.4")
@@ -211,7 +210,7 @@ def test_jax_requires_jaxlib_also_where_its_metadata_does_not(version: str, requ
 
 
 def test_a_requirement_that_metadata_does_not_state_is_reported_on_every_machine() -> None:
-    for hardware in (machine("9.0"), shipped_profile("cpu-zen4")):
+    for hardware in (machine("9.0"), find_profile("cpu-zen4")):
         (verdict,) = RuleBook(shipped_rules(), hardware).judge("jax", Version("0.4.20"))
         assert verdict.severity == "note"
         assert verdict.message == "`jax 0.4.20` requires `jaxlib<=0.4.20,>=0.4.14`, which its metadata does not state"
@@ -224,8 +223,14 @@ def test_machine_code_runs_within_its_major_version_and_ptx_on_anything_newer() 
     assert runs_on((9, 0), machine_code=[], ptx=["8.0"])
 
 
+def test_every_rule_has_its_own_identity() -> None:
+    names = [rule.id for rule in shipped_rules()]
+
+    assert names == sorted(set(names))
+
+
 def test_the_error_of_a_malformed_rule_names_entry_and_field() -> None:
     text = "- {kind: conflict, id: x, severity: forbidden, package: a, versions: '', message: m}"
 
-    with pytest.raises(InputError, match=r"entry 1 \(`x`\): field `conflict.other`"):
-        read_entries(text, Rule, where="f", noun="rule")
+    with pytest.raises(ValueError, match="entry `x`: field `conflict.other`"):
+        list(read_entries(text, Rule))

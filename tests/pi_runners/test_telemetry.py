@@ -8,9 +8,10 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
-from pi_runners.execution.telemetry import Reading, Sampler, _ProcessTree, _read_gpus, summarise
+from pi_runners.execution.telemetry import Reading, Sampler, _cpu_seconds, _read_gpus, summarise
 
 
 def test_readings_of_an_interval_are_summarised() -> None:
@@ -122,7 +123,7 @@ def test_the_processor_time_of_ended_children_counts() -> None:
         assert process.stdout is not None
         process.stdout.readline()
 
-        seconds = _ProcessTree(process.pid).cpu_seconds()
+        seconds = _cpu_seconds(psutil.Process(process.pid))
 
         process.communicate(b"\n")
     # The system counts in hundredths of a second.

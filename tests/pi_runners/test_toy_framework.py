@@ -17,7 +17,7 @@ from advisor.project.settings.code_settings import settings_in_code
 from advisor.project.workload.proposal import propose_workload
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS, frameworks
-from knowledge.exchange.published.names import read_framework
+from knowledge.exchange.published.names import read_word
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.execution.environment import StackLock
 from pi_runners.execution.program_archive import write_program
@@ -138,7 +138,7 @@ def test_its_names_are_known_in_published_tables_and_in_code(tmp_path: Path) -> 
     proposal = propose_workload(tmp_path)
 
     assert FRAMEWORKS["toy-arrays-cpu"] == "toy"
-    assert read_framework("Toy Arrays") == "toy-arrays"
+    assert read_word("framework", "Toy Arrays") == "toy-arrays"
     assert proposal is not None
     assert proposal.workload == "cnn-inference"
     assert [(s.name, s.value, s.backends) for s in settings_in_code(code)] == [("threads", "3", ("toy",))]

@@ -75,7 +75,7 @@ def plan_benchmark(
     Args:
         options: The project, its indexes, and what the best stack is: each lock is the best stack that satisfies its
             requirements.
-        stacks: Requirements of each stack, separated by spaces, in addition to those of the project; without any, the
+        stacks: Requirements of each stack, separated by spaces, in addition to the project's; without any, the
             recommended stack is compared with the baseline.
         sampling: How often the command is run.
         python: Interpreter: a path or a version.

@@ -93,7 +93,7 @@ class _Delivery:
                 # Measuring continues: all observations are on the disk and in the output.
                 self._warn(error.message, f"{len(self._waiting)} deliveries wait")
                 return error
-            warn_of_quarantine(result.quarantined, self._warn)
+            warn_of_quarantine([(entry.id, entry.reason) for entry in result.quarantined], self._warn)
             del self._waiting[0]
         return None
 

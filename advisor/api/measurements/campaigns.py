@@ -15,14 +15,7 @@ from advisor.api.options import IndexOptions
 from advisor.api.stores import Warn, log_warning, open_writable_store
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.campaign.engines import open_engine
-from advisor.campaign.plan import (
-    BlockCost,
-    CampaignTarget,
-    campaign_name,
-    check_disk,
-    estimate,
-    run_seconds_by_label,
-)
+from advisor.campaign.plan import BlockCost, CampaignTarget, campaign_name, check_disk, estimate, run_seconds_by_label
 from advisor.campaign.plan import plan_campaign as expand_matrix
 from advisor.campaign.status import CampaignStatus
 from advisor.index.client import IndexClient

@@ -44,10 +44,10 @@ def pull(
     _print_result(result, "fetched")
 
 
-def _print_result(result: api.exchange.DeliveryResult, verb: str) -> None:
+def _print_result(result: api.exchange.DeliveryReceipt, verb: str) -> None:
     typer.echo(f"{verb}: {result.added} added, {result.known} already stored, {len(result.quarantined)} quarantined")
-    for identity, reason in result.quarantined[:_FEW]:
-        say(f"  {identity[:12]} quarantined: {reason}")
+    for entry in result.quarantined[:_FEW]:
+        say(f"  {entry.id[:12]} quarantined: {entry.reason}")
 
 
 @tokens.command("create")

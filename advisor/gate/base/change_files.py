@@ -33,10 +33,7 @@ def refuse_tracked_cache(directory: Path, cache: Path) -> None:
 def refuse_changed_configuration(name: str, reference: str, directory: Path) -> None:
     """Make sure that a change does not edit pip's configuration, if that is in the repository: it names indexes.
 
-    Args:
-        name: The base, for people.
-        reference: What names the base for git.
-        directory: The project's directory.
+    The base has a name for people, and a reference for git.
 
     Raises:
         InputError: If the change has it otherwise, or it is in a submodule.
@@ -57,13 +54,7 @@ def base_knowledge(
 ) -> tuple[str | None, tuple[Finding, ...]]:
     """Return the address of a base's knowledge base, with findings if the change has another version of it.
 
-    The address of one that is not a file of the repository is returned unchanged.
-
-    Args:
-        base_policy: The policy of the base.
-        reference: Commit, branch or tag of the base.
-        directory: The project's directory.
-        address: Address of the knowledge base; `None` for the user's own.
+    The address of one that is not a file of the repository is returned unchanged; `None` is the user's own.
 
     Raises:
         InputError: If only the change has it, or it is in a submodule.

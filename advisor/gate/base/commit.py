@@ -24,15 +24,10 @@ def export_commit(
 ) -> Iterator[Path]:
     """Write the files of a commit that concern a project's packages to a temporary folder; nothing is executed.
 
-    Files that may contain run-time settings are written if they differ from those of the project. A symbolic link is
-    written as a regular file with the content that it leads to in the same commit. The files that
-    requirements files include are written, too, whatever their names are.
-
-    Args:
-        reference: A commit, a branch or a tag.
-        directory: The project's directory, inside a repository.
-        extra_files: Further files to write, relative to that directory.
-        warn: Called with a message about files that are skipped.
+    Files that may contain run-time settings are written if they differ from the project's. A symbolic link is
+    written as a regular file with the content that it leads to in the same commit. The files that requirements files
+    include are written, too, whatever their names are, and so are `extra_files`, relative to the project's directory.
+    `warn` is called with a message about files that are skipped.
 
     Yields:
         The project's directory in the temporary folder.

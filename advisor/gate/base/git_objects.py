@@ -21,11 +21,7 @@ _MAX_LINKS = 40
 
 
 class CommitTree:
-    """The files of one commit.
-
-    Attributes:
-        files: Identifier of each file's content, by its path from the repository's top.
-    """
+    """The files of one commit: identifiers of their contents, by path from the repository's top."""
 
     def __init__(self, revision: str, directory: Path) -> None:
         """Read the tree of a commit, by its identifier.

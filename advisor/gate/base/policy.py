@@ -23,14 +23,7 @@ _PROFILES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, kw_only=True)
 class BasePolicy:
-    """The settings and the policy of a base, by which a change is checked.
-
-    Attributes:
-        name: Display name of the base.
-        directory: The project's directory in the base.
-        settings: Its `[tool.advisor]`, as written there.
-        policy: Its policy.
-    """
+    """The settings of a base (`[tool.advisor]`, as written there) and its policy, by which a change is checked."""
 
     name: str
     directory: Path

@@ -19,12 +19,7 @@ from advisor.resolve.candidates.variants import VariantFileReader
 
 
 class LockArtifacts:
-    """The files that the target would install from a lock.
-
-    Attributes:
-        installable: The file of each locked package that the target would install, if there is one.
-        findings: Problems of the files.
-    """
+    """The file of each locked package that the target would install, if there is one, and the problems of the files."""
 
     def __init__(self, scope: Scope) -> None:
         """Look up the file of each locked package.

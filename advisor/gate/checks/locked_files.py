@@ -42,12 +42,7 @@ class _Comparison:
 class LockedFiles:
     """The files of a lock, compared with the files that the project's indexes list.
 
-    Attributes:
-        scope: The lock, the target and the policy.
-        client: The indexes.
-        findings: The differences, and the indexes that are not the project's.
-        foreign: Packages that are locked from an index that is not the project's.
-        compared: Packages whose files were compared.
+    `foreign` are packages that are locked from another index; `compared` are those whose files were compared.
     """
 
     def __init__(self, scope: Scope) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
+from advisor.domain.words import listed, quoted
 from advisor.gate.checks.artifacts import LockArtifacts
 from advisor.gate.checks.unindexed import is_of
 from advisor.gate.findings import Cause, Finding, Place
@@ -15,11 +16,9 @@ from advisor.gate.scope import Scope
 from advisor.index.addresses import printable
 from advisor.locks.lock import Lock
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, Dependency, admits
+from advisor.resolve.candidates.problem import PROJECT, Candidate, Dependency, Node, admits, walk
 
 _MAX_NAMES = 3
-_Node = tuple[NormalizedName, NormalizedName | None]
-"""A package, and an extra of it."""
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv"})
 
 
@@ -42,34 +41,29 @@ def check_requirements(scope: Scope) -> Iterator[Finding]:
     candidates = {**installable, **{name: problem.direct[name].candidate for name in direct if name in problem.direct}}
     roots = [root for root in problem.roots if problem.applies(root.requirement)]
     yield from _violated(scope, roots, direct)
-    visited: set[_Node] = set()
+    required: set[NormalizedName] = set()
     missing: dict[NormalizedName, str] = {}
-    required = [Dependency(name=root.name, requirement=root.requirement) for root in roots if not root.constraint]
-    queue = [node for dependency in required for node in _nodes(dependency)]
-    while queue:
-        name, extra = queue.pop()
-        if (name, extra) in visited or not (name in lock.packages or name in direct):
-            continue
-        visited.add((name, extra))
-        for dependency in source.dependencies(candidates[name], extra) or () if name in candidates else ():
-            locked = lock.packages.get(dependency.name)
-            if locked is None and dependency.name not in direct:
-                missing.setdefault(dependency.name, name)
-            elif locked is not None and not admits(dependency.requirement, locked.version):
-                yield _unmet(scope, candidates[name], dependency, locked.version)
-            queue += _nodes(dependency)
+
+    def dependencies_of(node: Node) -> Iterable[Dependency]:
+        name, extra = node
+        required.add(name)
+        return (source.dependencies(candidates[name], extra) or ()) if name in candidates else ()
+
+    for parent, dependency in walk(problem.required, dependencies_of):
+        locked = lock.packages.get(dependency.name)
+        if parent == PROJECT:
+            continue  # Checked above.
+        if locked is None and dependency.name not in direct:
+            missing.setdefault(dependency.name, parent)
+        elif locked is not None and not admits(dependency.requirement, locked.version):
+            yield _unmet(scope, candidates[parent], dependency, locked.version)
     yield from _missing(scope, missing)
     complete = all(name in candidates for name in (*lock.packages, *direct))
-    surplus = sorted(set(lock.packages) - {name for name, _ in visited} - _INSTALLERS)
+    surplus = sorted(set(lock.packages) - required - _INSTALLERS)
     if surplus and complete and not missing:
-        message = f"nothing on the target requires {_first([f'`{name}`' for name in surplus])}"
+        message = f"nothing on the target requires {quoted(surplus, _MAX_NAMES)}"
         package, place = surplus[0] if len(surplus) == 1 else "", scope.place_of(surplus[0])
         yield scope.finding("ADV019", message, package=package, place=place, subject="surplus")
-
-
-def _nodes(dependency: Dependency) -> Iterator[_Node]:
-    """Yield a required package without extras, and with each of the required extras."""
-    return ((dependency.name, extra) for extra in (None, *dependency.extras))
 
 
 def _unmet(scope: Scope, parent: Candidate, dependency: Dependency, locked: Version) -> Finding:
@@ -119,7 +113,7 @@ def _missing(scope: Scope, missing: Mapping[NormalizedName, str]) -> Iterator[Fi
     if not missing:
         return
     names = sorted(missing)
-    texts = _first([f"`{name}` (for `{missing[name]}`)" for name in names])
+    texts = listed([f"`{name}` (for `{missing[name]}`)" for name in names], _MAX_NAMES)
     cause = Cause(files=tuple(names))
     if scope.lock.is_project:
         message = f"{len(missing)} dependencies have no locked version: {texts}"
@@ -128,11 +122,6 @@ def _missing(scope: Scope, missing: Mapping[NormalizedName, str]) -> Iterator[Fi
     message = f"requirements of locked packages are not in the lock: {texts}"
     package, place = names[0] if len(missing) == 1 else "", scope.place_of(missing[names[0]])
     yield scope.finding("ADV001", message, package=package, place=place, subject="missing", cause=cause)
-
-
-def _first(texts: Sequence[str]) -> str:
-    more = len(texts) - _MAX_NAMES
-    return ", ".join(texts[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 STATE_CHECKS = (check_requirements,)

@@ -32,7 +32,7 @@ def check_slow_settings(scope: Scope) -> Iterator[Finding]:
 
 
 def check_recommended_settings(scope: Scope) -> Iterator[Finding]:
-    """Yield the settings of the project that contradict those of the lock, or take their effect away."""
+    """Yield the settings of the project that contradict the lock's settings, or take their effect away."""
     recommended = scope.state.recommended_settings
     for used, package, backend in _applications(scope):
         value = {**recommended.get(ANY, {}), **recommended.get(backend, {})}.get(used.name)

@@ -35,13 +35,7 @@ class RangeError(IndexUnreachableError):
 
 
 def unreadable(url: str, cause: str, *, hint: str = "") -> IndexUnreachableError:
-    """Return the error that an address cannot be read.
-
-    Args:
-        url: The address.
-        cause: Why, as part of a sentence.
-        hint: What to do; by default to check the network.
-    """
+    """Return the error that an address cannot be read; the cause is part of a sentence."""
     return IndexUnreachableError(
         f"the index could not be read at `{without_credentials(url)}`: {cause}",
         hint=hint or "check the address and the network, or use `--offline` to answer from the cache",

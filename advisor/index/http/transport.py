@@ -34,14 +34,11 @@ _IN_MEMORY_BYTES = 16 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexResponse:
-    """An answer of an index.
+    """An answer of an index, with some of its headers.
 
     Attributes:
         status: HTTP status; 404 also stands for 410.
         body: The body; empty unless the status is 200.
-        content_type: The header ``Content-Type``.
-        etag: The header ``ETag``.
-        cache_control: The header ``Cache-Control``.
         url: Address after redirects, without credentials.
     """
 
@@ -73,6 +70,9 @@ class Part:
 class Transport:
     """HTTP with one pool of connections, which all threads share.
 
+    Each request raises an `IndexUnreachableError` if there is no answer, or an error, and a `TooLargeError` if the
+    answer exceeds its limit.
+
     Attributes:
         request_counts: Number of requests by kind (``GET``, ``HEAD``, ``POST``, ``ranged``).
     """
@@ -94,27 +94,14 @@ class Transport:
             return self._opened
 
     def get(self, url: str, *, accept: str, etag: str | None = None, limit: int = PAGE_BYTES) -> IndexResponse:
-        """Get an address. An absent resource (404, 410) and an unmodified one (304) are no errors.
+        """Get an address. An absent resource (404, 410) and one that still has the given ``ETag`` (304) are no errors.
 
-        Args:
-            url: The address.
-            accept: Accepted media types.
-            etag: ``ETag`` of the cached answer.
-            limit: Maximum size of the body in bytes.
-
-        Raises:
-            IndexUnreachableError: If there is no answer, or an error.
-            TooLargeError: If the body exceeds the limit.
+        The body has at most ``limit`` bytes.
         """
         return self._send("GET", url, {"Accept": accept} | ({"If-None-Match": etag} if etag else {}), limit)
 
     def post(self, url: str, body: bytes) -> IndexResponse:
-        """Send a query as JSON. Repeating it must have no effect, because it is sent again after transient errors.
-
-        Raises:
-            IndexUnreachableError: If there is no answer, or an error.
-            TooLargeError: If the answer exceeds the limit.
-        """
+        """Send a query as JSON. Repeating it must have no effect, because it is sent again after transient errors."""
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         return self._send("POST", url, headers, PAGE_BYTES, body)
 
@@ -144,7 +131,6 @@ class Transport:
 
         Raises:
             IndexUnreachableError: If there is no answer, or an error, including 404.
-            TooLargeError: If the file is larger than :data:`FILE_BYTES`.
         """
         self.request_counts["GET"] += 1
         headers = {"Accept": "*/*", "Accept-Encoding": "identity"}
@@ -180,7 +166,6 @@ class Transport:
         Raises:
             GoneError: If the file does not exist.
             RangeError: If the server does not support range requests.
-            IndexUnreachableError: If there is no answer.
         """
         self.request_counts["ranged"] += 1
         byte_range = f"bytes={first}" if first < 0 else f"bytes={first}-{'' if last is None else last}"

@@ -1,4 +1,8 @@
-"""Reads core metadata from wheels and sdists; nothing is unpacked to disk or executed."""
+"""Reads core metadata from wheels and sdists; nothing is unpacked to disk or executed.
+
+An `ArchiveError` is raised for a file that is not a readable archive or has no metadata, a `TooLargeError` for one that
+exceeds a limit, and another `UnavailableError` if its server does not answer.
+"""
 
 from __future__ import annotations
 
@@ -116,12 +120,7 @@ class RangedFile:
 
 
 def read_wheel(wheel: BinaryIO | RangedFile, filename: str) -> tuple[str, int]:
-    """Return the ``METADATA`` of a wheel, and its unpacked size in bytes.
-
-    Raises:
-        ArchiveError: If the archive cannot be read or contains no metadata.
-        UnavailableError: If it exceeds a limit, or its server does not answer.
-    """
+    """Return the ``METADATA`` of a wheel, and its unpacked size in bytes."""
     with open_zip(wheel, filename, "wheel") as archive:
         names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")]
         if len(names) != 1:
@@ -130,11 +129,7 @@ def read_wheel(wheel: BinaryIO | RangedFile, filename: str) -> tuple[str, int]:
 
 
 def read_unpacked_size(wheel: BinaryIO | RangedFile, filename: str) -> int:
-    """Return the unpacked size of a wheel, in bytes; only its table of contents is read.
-
-    Raises:
-        UnavailableError: As for :func:`read_wheel`.
-    """
+    """Return the unpacked size of a wheel, in bytes; only its table of contents is read."""
     with open_zip(wheel, filename, "wheel") as archive:
         return _unpacked_size(archive, filename)
 
@@ -149,17 +144,7 @@ def _unpacked_size(archive: zipfile.ZipFile, filename: str) -> int:
 def read_sdist_texts(sdist: BinaryIO, filename: str, *, is_complete: Callable[[str], bool]) -> dict[str, str]:
     """Return the ``PKG-INFO`` and the ``pyproject.toml`` at the top of an sdist, by these names.
 
-    Args:
-        sdist: The sdist.
-        filename: Its file name.
-        is_complete: Whether a ``PKG-INFO`` is enough, so that nothing else is read.
-
-    Returns:
-        The texts; a ``pyproject.toml`` that does not exist, or is too large, is left out.
-
-    Raises:
-        ArchiveError: If the archive cannot be read or contains no ``PKG-INFO``.
-        UnavailableError: If it exceeds a limit.
+    A ``pyproject.toml`` is left out if it does not exist, is too large, or if the ``PKG-INFO`` is complete without it.
     """
     texts: dict[str, str] = {}
     read = _zip_texts if filename.endswith(".zip") else _tar_texts
@@ -209,21 +194,13 @@ def _is_readable(name: str, size: int, filename: str) -> bool:
 
 
 def check_members(count: int, filename: str) -> None:
-    """Check the number of members of an sdist.
-
-    Raises:
-        TooLargeError: If there are more than :data:`~advisor.index.limits.MEMBERS`.
-    """
+    """Check the number of members of an sdist."""
     if count > MEMBERS:
         raise TooLargeError(f"`{filename}` contains more than {MEMBERS} members")
 
 
 def members_of(tar: tarfile.TarFile, filename: str) -> Iterator[tarfile.TarInfo]:
-    """Yield the members of an sdist, and forget each with its headers, which `tarfile` stores.
-
-    Raises:
-        TooLargeError: As for :func:`check_members`.
-    """
+    """Yield the members of an sdist, and forget each with its headers, which `tarfile` stores."""
     for count, member in enumerate(tar, start=1):
         check_members(count, filename)
         yield member
@@ -283,12 +260,7 @@ class _Member(tarfile.TarInfo):
 
 @contextmanager
 def open_tar(sdist: BinaryIO, filename: str) -> Iterator[tarfile.TarFile]:
-    """Open an sdist that is a compressed tar archive. Its members must be read in order.
-
-    Raises:
-        ArchiveError: If it cannot be read.
-        TooLargeError: If the decompressed size exceeds the limit.
-    """
+    """Open an sdist that is a compressed tar archive. Its members must be read in order."""
     member = type("Member", (_Member,), {"budget": _HeaderBudget()})
     try:
         with _decompressed(sdist, filename) as plain:
@@ -314,7 +286,6 @@ class _XzFile(io.RawIOBase):
         self._decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_BYTES)
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
         return True
 
     def read(self, size: int = -1) -> bytes:
@@ -335,12 +306,7 @@ class _XzFile(io.RawIOBase):
 
 @contextmanager
 def open_zip(file: BinaryIO | RangedFile, filename: str, kind: str = "sdist") -> Iterator[zipfile.ZipFile]:
-    """Open a wheel, or an sdist that is a zip archive.
-
-    Raises:
-        ArchiveError: If it cannot be read.
-        TooLargeError: If its table of contents exceeds the limit.
-    """
+    """Open a wheel, or an sdist that is a zip archive."""
     try:
         with zipfile.ZipFile(cast(BinaryIO, BoundedFile(cast(BinaryIO, file), filename))) as archive:
             # Other methods have no limit on the decompressed size; wheels and sdists do not use them.

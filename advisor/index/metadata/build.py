@@ -1,4 +1,8 @@
-"""Builds the metadata of source trees in isolated environments (`--build-sdists`), which runs their code."""
+"""Builds the metadata of source trees in isolated environments (`--build-sdists`), which runs their code.
+
+A `BuildError` is raised if a backend or an installation fails, and another `UnavailableError` for an sdist that is no
+archive, or too large.
+"""
 
 from __future__ import annotations
 
@@ -47,24 +51,14 @@ class BuildError(UnavailableError):
 
 
 def build_metadata(sdist: BinaryIO, filename: str) -> str:
-    """Return the core metadata that the build backend of an sdist generates (PEP 517).
-
-    Raises:
-        BuildError: If the backend fails or generates no metadata.
-        UnavailableError: If the sdist cannot be unpacked.
-    """
+    """Return the core metadata that the build backend of an sdist generates (PEP 517)."""
     with tempfile.TemporaryDirectory(prefix="seshat-sdist-", ignore_cleanup_errors=True) as folder:
         tree = unpack(sdist, filename, Path(folder, "source"))
         return build_tree_metadata(tree, f"`{filename}`", Path(folder))
 
 
 def unpack(sdist: BinaryIO, filename: str, folder: Path) -> Path:
-    """Unpack an sdist to a new folder; return its top-level directory, or the folder if there is no single one.
-
-    Raises:
-        BuildError: If it cannot be written.
-        UnavailableError: If it is not an archive, or is too large.
-    """
+    """Unpack an sdist to a new folder; return its top-level directory, or the folder if there is no single one."""
     folder.mkdir()
     try:
         _unpack(sdist, filename, folder)
@@ -77,13 +71,7 @@ def unpack(sdist: BinaryIO, filename: str, folder: Path) -> Path:
 def build_tree_metadata(source: Path, name: str, folder: Path) -> str:
     """Return the core metadata that the build backend of a source tree generates (PEP 517).
 
-    Args:
-        source: The source tree, in ``folder``. The build may change it.
-        name: What is built, for messages.
-        folder: A folder that the build may change.
-
-    Raises:
-        BuildError: If the backend fails or generates no metadata.
+    The build may change the tree and the folder that contains it; the name is for messages.
     """
     progress("building %s", name)
     if category := getattr(pyproject_hooks, "BuildBackendWarning", None):
@@ -219,11 +207,7 @@ class _Environment:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Create the environment in a folder that does not exist.
-
-        Raises:
-            BuildError: If it cannot be created.
-        """
+        """Create the environment in a folder that does not exist."""
         self._scripts = folder / ("Scripts" if os.name == "nt" else "bin")
         # `-P`: modules in the present directory, such as a `logging.py`, are not imported.
         _run([sys.executable, "-P", "-m", "venv", "--without-pip", str(folder)], "the environment of the build")
@@ -238,11 +222,7 @@ class _Environment:
         return {"PATH": os.pathsep.join((str(self._scripts), os.environ.get("PATH", os.defpath)))}
 
     def install(self, requirements: Iterable[str]) -> None:
-        """Install requirements (PEP 508) from the indexes that pip is configured with.
-
-        Raises:
-            BuildError: If one is malformed or names an address, or they cannot be installed from wheels.
-        """
+        """Install requirements (PEP 508) from the indexes that pip is configured with."""
         lines = sorted({_checked(text) for text in requirements})
         if lines:
             _run([*_installer(self.python_executable), *lines], "its build requirements")

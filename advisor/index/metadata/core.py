@@ -1,4 +1,4 @@
-"""Core metadata of one distribution."""
+"""Core metadata of one distribution; a :class:`ValueError` names the field that is absent, malformed or too long."""
 
 from __future__ import annotations
 
@@ -40,20 +40,16 @@ class CoreMetadata:
 
     name: NormalizedName
     version: Version
-    requires: tuple[Requirement, ...]
-    extras: frozenset[NormalizedName]
-    requires_python: SpecifierSet | None
-    dynamic: bool
+    requires: tuple[Requirement, ...] = ()
+    extras: frozenset[NormalizedName] = frozenset()
+    requires_python: SpecifierSet | None = None
+    dynamic: bool = False
     licenses: tuple[str, ...] = ()
     variant_requires: tuple[str, ...] = ()
 
 
 def header_of(text: str) -> str:
-    """Return the header of a metadata document, without the long description.
-
-    Raises:
-        ValueError: If it is longer than :data:`~advisor.index.limits.HEADER_BYTES`.
-    """
+    """Return the header of a metadata document, without the long description."""
     header = text.replace("\r\n", "\n").partition("\n\n")[0] + "\n"
     if len(header) > HEADER_BYTES:
         raise ValueError(f"its header exceeds {bytes_text(HEADER_BYTES)}")
@@ -61,11 +57,7 @@ def header_of(text: str) -> str:
 
 
 def parse_metadata(header: str) -> CoreMetadata:
-    """Read the header of a metadata document.
-
-    Raises:
-        ValueError: If a required field is absent or malformed; the message contains the field.
-    """
+    """Read the header of a metadata document."""
     from packaging.metadata import parse_email  # It loads modules that a remembered answer does not need.
 
     raw, _ = parse_email(header)

@@ -54,7 +54,11 @@ class MetadataError(ValueError):
 
 
 class Distributions:
-    """Reads distributions. Safe for many threads."""
+    """Reads distributions. Safe for many threads.
+
+    An `UnavailableError` is raised if the index does not answer, its answer does not match its page, a file cannot be
+    read, or the cache has no entry while offline.
+    """
 
     def __init__(self, access: IndexAccess) -> None:
         self._access = access
@@ -67,8 +71,6 @@ class Distributions:
 
         Raises:
             MetadataError: If it is malformed.
-            UnavailableError: If the index does not answer, the answer does not match its page, or the cache has no
-                entry while offline.
         """
         key = _cache_key(file)
         if key is not None and not file.filename.endswith(".whl"):
@@ -83,7 +85,6 @@ class Distributions:
 
         Raises:
             MetadataError: If the build fails, or generates malformed metadata.
-            UnavailableError: As for :meth:`metadata`.
         """
 
         def build_metadata() -> str:
@@ -115,29 +116,28 @@ class Distributions:
             raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
 
     def unpack(self, file: DistributionFile, folder: Path) -> Path:
-        """Unpack an sdist or an archive of a repository to a new folder, and return its top-level directory.
-
-        Raises:
-            UnavailableError: If it cannot be read or unpacked, or this program is offline.
-        """
+        """Unpack an sdist or an archive of a repository to a new folder, and return its top-level directory."""
         from advisor.index.metadata.build import unpack
 
         self._check_reachable(file)
         with self._opened(file) as archive:
             return unpack(archive, file.filename, folder)
 
-    def remote_hash(self, file: DistributionFile) -> str:
-        """Return the SHA-256 of a remote file that no index lists; it is downloaded, or from the cache if offline.
-
-        Raises:
-            UnavailableError: If it cannot be read, or is not in the cache while offline.
-        """
-        if self._offline and (cached := self._cache.read("hash", file.identity)) is not None:
+    def sha256(self, file: DistributionFile) -> str:
+        """Return the SHA-256 of a file that no index lists; a remote one is downloaded, or cached if offline."""
+        key, is_remote = _cache_key(file), local_path(file.url) is None
+        if key and (self._offline or not is_remote) and (cached := self._cache.read("hash", key)) is not None:
             return cached.decode()
-        self._check_reachable(file)
-        with self._transport.download(file.url) as (_, digest):
-            self._cache.write("hash", file.identity, digest.encode())
-            return digest
+        if is_remote:
+            self._check_reachable(file)
+            with self._transport.download(file.url) as (_, digest):
+                pass
+        else:
+            with self._opened(file) as opened:
+                digest = hashlib.file_digest(cast(io.BufferedReader, opened), "sha256").hexdigest()
+        if key:
+            self._cache.write("hash", key, digest.encode())
+        return digest
 
     def _check_reachable(self, file: DistributionFile) -> None:
         """Check that a file is on this machine, or may be requested."""
@@ -145,11 +145,7 @@ class Distributions:
             raise self._access.missing(f"`{file.filename}`")
 
     def size(self, file: DistributionFile) -> int | None:
-        """Return the size of a file in bytes; it is requested if the index page does not contain it.
-
-        Raises:
-            UnavailableError: If the index does not answer, or a file of this machine does not exist.
-        """
+        """Return the size of a file in bytes; it is requested if the index page does not contain it."""
         if file.size is not None:
             return file.size
         if (path := local_path(file.url)) is not None:
@@ -180,7 +176,6 @@ class Distributions:
 
         Raises:
             RangeError: If the server does not support range requests.
-            UnavailableError: If the index does not answer, or the file is not a readable wheel.
         """
         if not file.filename.endswith(".whl"):
             return None
@@ -212,23 +207,6 @@ class Distributions:
             if file.size is None:
                 self._cache.write("size", key, str(wheel.seek(0, io.SEEK_END)).encode())
             self._cache.write("unpacked", key, str(unpacked).encode())
-
-    def local_hash(self, file: DistributionFile, path: Path) -> str:
-        """Return the SHA-256 of a file of this machine.
-
-        Raises:
-            UnavailableError: If it cannot be read.
-        """
-        if (key := _cache_key(file)) and (cached := self._cache.read("hash", key)) is not None:
-            return cached.decode()
-        try:
-            with path.open("rb") as opened:
-                digest = hashlib.file_digest(opened, "sha256").hexdigest()
-            if key:
-                self._cache.write("hash", key, digest.encode())
-            return digest
-        except OSError as error:
-            raise _unreadable(file, error) from None
 
     def _read_metadata(self, file: DistributionFile) -> str:
         if local_path(file.url) is None and self._offline:

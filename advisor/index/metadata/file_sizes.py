@@ -6,12 +6,12 @@ support range requests, gets no further requests.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from advisor.index.access import Futures
 from advisor.index.addresses import origin_of
 from advisor.index.http.errors import GoneError, RangeError, deadline
 from advisor.index.limits import TooLargeError
@@ -67,9 +67,8 @@ class FileSizes:
         """Create a reader; it starts nothing, and requests nothing if it is offline."""
         self._distributions = distributions
         self._offline = offline
-        self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="sizes")
-        self._futures: dict[str, Future[FileSize]] = {}
+        self._sizes: Futures[str, FileSize] = Futures(self._pool, self._read)
         self._unavailable: dict[str, Problem] = {}
         """Servers that did not answer."""
         self._without_ranges: dict[str, Problem] = {}
@@ -77,27 +76,22 @@ class FileSizes:
 
     def prefetch(self, files: Iterable[DistributionFile]) -> None:
         """Start to read the sizes of files without waiting for them."""
-        with self._lock:
-            for file in files:
-                if file.identity not in self._futures:
-                    self._futures[file.identity] = self._pool.submit(self._read, file)
+        for file in files:
+            self._sizes.start(file.identity, file)
 
     def read(self, files: Iterable[DistributionFile], *, wait_for: bool = True) -> dict[str, FileSize]:
         """Return the sizes of files by the identity of each file, and wait for missing ones if ``wait_for``."""
-        files = list(files)
-        self.prefetch(files)
-        futures = {file.identity: self._futures[file.identity] for file in files}
-        wait(futures.values(), timeout=WAIT_SECONDS if wait_for else 0)
+        futures = [(file, self._sizes.start(file.identity, file)) for file in files]
+        wait((future for _, future in futures), timeout=WAIT_SECONDS if wait_for else 0)
         late = Problem(text=f"their index did not give them within {WAIT_SECONDS:g} seconds", temporary=True)
-        sizes = {}
-        for file in files:
-            future = futures[file.identity]
-            sizes[file.identity] = future.result() if future.done() else FileSize(download=file.size, problem=late)
-        return sizes
+        return {
+            file.identity: future.result() if future.done() else FileSize(download=file.size, problem=late)
+            for file, future in futures
+        }
 
     def known(self, file: DistributionFile) -> FileSize:
         """Return the sizes of a file without a request: from its index page, the cache and what was read so far."""
-        future = self._futures.get(file.identity)
+        future = self._sizes.started().get(file.identity)
         if future is not None and future.done():
             return future.result()
         download, installed = self._distributions.known_sizes(file)

@@ -6,7 +6,7 @@ dynamic: a build backend cannot add to a field that is not declared
 (https://packaging.python.org/en/latest/specifications/pyproject-toml/#dynamic). If there is no such table, those of
 Poetry and flit hold for the build backends of that name, which copy them
 (https://python-poetry.org/docs/pyproject/, https://flit.pypa.io/en/stable/pyproject_toml.html#old-style-metadata). Name
-and version are those of the file.
+and version are the file's.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _poetry_lines(table: Mapping[str, Any]) -> Iterator[str]:
                 yield f"Requires-Dist: {requirement_from(text)}"
             for extra, packages in extras.items():
                 if canonicalize_name(name) in packages:
-                    yield f"Requires-Dist: {_of_extra(requirement_from(text), extra)}"
+                    yield f"Requires-Dist: {of_extra(requirement_from(text), extra)}"
 
 
 def _requirement_lines(table: Mapping[str, Any], requirements: object, extras: Mapping[str, Any]) -> Iterator[str]:
@@ -115,10 +115,10 @@ def _requirement_lines(table: Mapping[str, Any], requirements: object, extras: M
         (name,) = map(canonicalize_name, _lines([extra]))
         yield f"Provides-Extra: {name}"
         for text in _lines(texts):
-            yield f"Requires-Dist: {_of_extra(requirement_from(text), name)}"
+            yield f"Requires-Dist: {of_extra(requirement_from(text), name)}"
 
 
-def _of_extra(requirement: Requirement, extra: str) -> Requirement:
+def of_extra(requirement: Requirement, extra: str) -> Requirement:
     """Return a requirement that applies only with an extra."""
     condition = f'extra == "{extra}"'
     requirement.marker = Marker(f"({requirement.marker}) and {condition}" if requirement.marker else condition)

@@ -142,7 +142,7 @@ def _malformed(reason: object) -> str:
 
 
 def _json_entries(body: bytes, url: str, index: str) -> PageEntries:
-    # An entry has at most five containers: itself, its hashes, and those of its metadata under two names.
+    # An entry has at most five containers: itself, its hashes, and the hashes of its metadata under two names.
     if body.count(b"{") + body.count(b"[") > 5 * PAGE_FILES:
         raise ValueError(f"it lists more than {PAGE_FILES} files")
     try:
@@ -238,7 +238,6 @@ class _LinkCollector:
         self._events = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Handle the start of an element."""
         self._count()
         self._finish(tag)
         if tag == "base" and self.base is None and "href" in attributes:
@@ -248,18 +247,15 @@ class _LinkCollector:
             self._attributes, self._text, self._remaining = attributes, [], NAME_CHARACTERS + 1
 
     def data(self, text: str) -> None:
-        """Handle a piece of text."""
         self._count()
         if self._attributes is not None and self._remaining > 0:
             self._text.append(text[: self._remaining])
             self._remaining -= len(text)
 
     def end(self, tag: str) -> None:
-        """Handle the end of an element."""
         self._finish(tag)
 
     def close(self) -> None:
-        """Handle the end of the page."""
         self._finish("html")
 
     def _finish(self, tag: str) -> None:

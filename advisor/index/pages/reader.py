@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,25 @@ class ProjectPage:
         digest: SHA-256 of the page and its addresses before and after redirects; empty for a directory, whose content
             may change at any time.
         exists: Whether the index has the project.
-        read: Returns the files that a selector accepts; without a selector, all wheels and sdists.
+        entries: Returns the entries of an existing page; raises :class:`ValueError` if it is not a project page.
+        url: Address of the page; empty for a directory.
     """
 
     digest: str
     exists: bool
-    read: Callable[[FileSelector | None], Listing]
+    entries: Callable[[], PageEntries]
+    url: str = ""
+
+    def read(self, selector: FileSelector | None) -> Listing:
+        """Return the files that a selector accepts; without a selector, all wheels and sdists.
+
+        Raises:
+            UnavailableError: If it is not a project page, or its cached content is damaged and cannot be replaced.
+        """
+        if not self.exists:
+            return Listing()
+        with _explained(self.url):
+            return self.entries().select(selector)
 
     @cached_property
     def files(self) -> tuple[DistributionFile, ...]:
@@ -52,26 +64,20 @@ class ProjectPage:
 
 
 class Pages:
-    """Reads project pages. Safe for many threads."""
+    """Reads project pages. Safe for many threads.
+
+    An `UnavailableError` is raised if an index does not answer with a page, or the cache lacks the page while offline.
+    """
 
     def __init__(self, configuration: IndexConfiguration, access: IndexAccess) -> None:
         self._configuration = configuration
         self._access = access
         self._entries = DatedEntries(access, "pages", *_FIELDS)
-        self._links_lock = threading.Lock()
-        self._failed_links: dict[str, UnavailableError] = {}
-        self._linked_files: dict[str, Mapping[NormalizedName, tuple[DistributionFile, ...]]] = {}
 
     def read(self, project: NormalizedName, base: str, *, refresh: bool = False) -> ProjectPage:
-        """Return the page of a project on an index; it has no files if the index does not have the project.
+        """Return the page of a project on an index, requested even if the cached one is fresh if ``refresh`` is set.
 
-        Args:
-            project: The project.
-            base: Address of the index.
-            refresh: Request the page even if the cached one is fresh.
-
-        Raises:
-            UnavailableError: If the index does not answer with a page, or the page is not in the cache while offline.
+        It has no files if the index does not have the project.
         """
         if (directory := index_directory(base)) is not None:
             return self._directory_page(directory / project, base)
@@ -89,24 +95,15 @@ class Pages:
             return self._stored_page(key, about)
         return self._fetch(url, index, key, about)
 
-    def linked(self, links: str, project: NormalizedName) -> ProjectPage:
-        """Return the files of a project in a find-links directory, or that a find-links page links to.
-
-        Raises:
-            UnavailableError: If the page cannot be read, or is not in the cache while offline.
-        """
-        with self._links_lock:
-            if links in self._failed_links:
-                raise self._failed_links[links]
-            if links not in self._linked_files:
-                try:
-                    self._linked_files[links] = _by_project(self._files_of(links))
-                except UnavailableError as error:
-                    # Every package needs the page: it is requested once.
-                    self._failed_links[links] = error
-                    raise
-        files = self._linked_files[links].get(project, ())
-        return _directory_listing(files, exists=bool(files))
+    def linked(self, links: str) -> Mapping[NormalizedName, ProjectPage]:
+        """Return pages with the files in a find-links directory, or that a find-links page links to, by project."""
+        by_project: dict[NormalizedName, list[DistributionFile]] = {}
+        for file in self._files_of(links):
+            # The name ends at the last hyphen of an sdist, and at the first one of other files.
+            is_first = file.filename.endswith(".whl") or is_variants_file(file.filename)
+            name = file.filename.partition("-")[0] if is_first else file.filename.rpartition("-")[0]
+            by_project.setdefault(canonicalize_name(name), []).append(file)
+        return {name: _directory_listing(tuple(files), exists=True) for name, files in by_project.items()}
 
     def _files_of(self, links: str) -> tuple[DistributionFile, ...]:
         """Return the files in a find-links directory, or that a find-links page links to."""
@@ -139,14 +136,15 @@ class Pages:
             return self._stored_page(key, self._entries.write(key, about, fresh=fresh))
         about = {"etag": answer.etag, "digest": digest, "exists": exists, "type": answer.content_type}
         about |= {"url": url, "index": base, "requested": requested}
-        # Only valid pages are cached.
-        entries = _entries_of(answer.body, about)
+        with _explained(url):
+            # Only valid pages are cached.
+            entries = _entries_of(answer.body, about) if exists else None
         cache = self._access.cache
         if exists:
             cache.write("bodies", key, answer.body)
         about = self._entries.write(key, about, fresh=fresh)
         if exists and not cache.path_of("bodies", key).exists():
-            return _page_of(answer.body, about)
+            return _page_of(about, partial(_entries_of, answer.body, about))
         return self._stored_page(key, about, entries)
 
     def _body(self, key: str, about: dict[str, Any]) -> bytes | None:
@@ -160,14 +158,13 @@ class Pages:
         """Return a cached page. Entries that were just parsed are kept until it is read once."""
         parsed = [] if entries is None else [entries]
 
-        def read(selector: FileSelector | None) -> Listing:
+        def read() -> PageEntries:
             with suppress(IndexError):
-                return _selected(parsed.pop(), about, selector)
+                return parsed.pop()
             body = self._body(key, about)
-            page = self._replace_damaged(key, about) if body is None else _page_of(body, about)
-            return page.read(selector)
+            return self._replace_damaged(key, about).entries() if body is None else _entries_of(body, about)
 
-        return ProjectPage(digest=about["digest"], exists=bool(about["exists"]), read=read)
+        return _page_of(about, read)
 
     def _replace_damaged(self, key: str, about: dict[str, Any]) -> ProjectPage:
         """Request a page again because its cached body is damaged; it is an error if it has changed."""
@@ -193,7 +190,8 @@ class Pages:
         except OSError as error:
             raise UnavailableError(f"the index page `{page}` cannot be read: {error.strerror}") from None
         digest = hashlib.sha256(url.encode() + body).hexdigest()
-        return _page_of(body, {"digest": digest, "exists": True, "type": "text/html", "url": url, "index": base})
+        about = {"digest": digest, "exists": True, "type": "text/html", "url": url, "index": base}
+        return _page_of(about, partial(_entries_of, body, about))
 
 
 def _digest(key: str, url: str, body: bytes) -> str:
@@ -201,47 +199,28 @@ def _digest(key: str, url: str, body: bytes) -> str:
 
 
 def _directory_listing(files: tuple[DistributionFile, ...], *, exists: bool) -> ProjectPage:
-    def read(selector: FileSelector | None) -> Listing:
-        is_selected = selector or is_distribution
-        return Listing(files=tuple(f for f in files if is_selected(f.filename)))
-
-    return ProjectPage(digest="", exists=exists, read=read)
+    entries = PageEntries(items=[(file.filename, file) for file in files], make=lambda _, file: file)
+    return ProjectPage(digest="", exists=exists, entries=lambda: entries)
 
 
-def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
-    """Return the page with a body; reading it raises :class:`IndexAnswerError` if the body is not a page."""
-
-    def read(selector: FileSelector | None) -> Listing:
-        return _selected(_entries_of(body, about), about, selector)
-
-    return ProjectPage(digest=about["digest"], exists=about["exists"], read=read)
+def _page_of(about: dict[str, Any], entries: Callable[[], PageEntries]) -> ProjectPage:
+    return ProjectPage(digest=about["digest"], exists=bool(about["exists"]), entries=entries, url=about["url"])
 
 
-def _entries_of(body: bytes, about: dict[str, Any]) -> PageEntries | None:
-    """Return the entries of a page; `None` if it does not exist."""
-    if not about["exists"]:
-        return None
-    with _explained(about):
-        links = about.get("requested") == about["index"]
-        return parse_page(body, about["type"], url=about["url"], index=about["index"], links=links)
-
-
-def _selected(entries: PageEntries | None, about: dict[str, Any], selector: FileSelector | None) -> Listing:
-    if entries is None:
-        return Listing()
-    with _explained(about):
-        return entries.select(selector)
+def _entries_of(body: bytes, about: dict[str, Any]) -> PageEntries:
+    links = about.get("requested") == about["index"]
+    return parse_page(body, about["type"], url=about["url"], index=about["index"], links=links)
 
 
 @contextmanager
-def _explained(about: dict[str, Any]) -> Iterator[None]:
+def _explained(url: str) -> Iterator[None]:
     """Explain why an answer is not a page."""
     try:
         yield
     except ValueError as error:
         reason = " ".join(str(error).split())[:300]
         raise IndexAnswerError(
-            f"`{without_credentials(about['url'])}` did not answer with a project page: {reason}",
+            f"`{without_credentials(url)}` did not answer with a project page: {reason}",
             hint="check the index address: a project name must follow it directly, as in `.../simple/NAME/`",
         ) from None
 
@@ -263,13 +242,3 @@ def _directory_files(directory: Path, base: str) -> tuple[DistributionFile, ...]
 
 def _is_listed(filename: str) -> bool:
     return is_distribution(filename) or is_variants_file(filename)
-
-
-def _by_project(files: Iterable[DistributionFile]) -> Mapping[NormalizedName, tuple[DistributionFile, ...]]:
-    """Group files by project: its name ends at the last hyphen of an sdist, and at the first one of other files."""
-    by_project: dict[NormalizedName, list[DistributionFile]] = {}
-    for file in files:
-        is_first = file.filename.endswith(".whl") or is_variants_file(file.filename)
-        name = file.filename.partition("-")[0] if is_first else file.filename.rpartition("-")[0]
-        by_project.setdefault(canonicalize_name(name), []).append(file)
-    return {name: tuple(members) for name, members in by_project.items()}

@@ -51,7 +51,7 @@ class AdvisoryImport:
 
 
 class AdvisoryDatabase:
-    """Advisories by package, in one file."""
+    """Advisories by package, in one file; an `UnavailableError` is raised if it cannot be read or written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -67,9 +67,6 @@ class AdvisoryDatabase:
         """Return the identifiers of the advisories that affect a version of a package, sorted.
 
         Of advisories that are aliases of each other, the first by identifier is returned.
-
-        Raises:
-            UnavailableError: If the copy cannot be read.
         """
         matching = [record for record in self._records(canonicalize_name(name)) if is_affected(record, version)]
         known_names: set[str] = set()
@@ -88,7 +85,6 @@ class AdvisoryDatabase:
 
         Raises:
             InputError: If one is not a record in the OSV format.
-            UnavailableError: If the copy cannot be written.
         """
         counts = {"stored": 0, "removed": 0, "skipped": 0}
         try:
@@ -103,11 +99,7 @@ class AdvisoryDatabase:
         return AdvisoryImport(**counts)
 
     def count(self) -> int:
-        """Return the number of advisories.
-
-        Raises:
-            UnavailableError: If the copy cannot be read.
-        """
+        """Return the number of advisories."""
         return int(self._select("select count(*) from advisory", ())[0][0])
 
     def _records(self, name: str) -> list[Mapping[str, Any]]:

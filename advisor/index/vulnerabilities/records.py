@@ -1,7 +1,8 @@
 """Known vulnerabilities of package versions.
 
-They come from the local copy of an advisory database if one was imported, else from the records of the index, else, for
-versions without such a record, from a service with the API of OSV (https://google.github.io/osv.dev/post-v1-querybatch/).
+They come from the local copy of an advisory database if one was imported, else from the records of the index. For
+versions without such a record, a service with the API of OSV is asked
+(https://google.github.io/osv.dev/post-v1-querybatch/).
 """
 
 from __future__ import annotations
@@ -115,17 +116,14 @@ class Advisories:
             else:
                 ids = record["ids"] if record else None
                 self._answers[version] = None if ids is None else tuple(ids)
-        if not unknown:
-            return
-        if time.monotonic() < self._silent_until:
-            self._answers |= dict.fromkeys(unknown)
+        self._answers |= dict.fromkeys(unknown)
+        if not unknown or time.monotonic() < self._silent_until:
             return
         try:
             results = _query_service(self._access.transport, service, list(dict.fromkeys(public[v] for v in unknown)))
         except UnavailableError as error:
             logger.warning("the service for known vulnerabilities is not used: %s", error.message)
             self._silent_until = time.monotonic() + SILENT_SECONDS
-            self._answers |= dict.fromkeys(unknown)
             return
         for version in unknown:
             self._answers[version] = _checked(results[public[version]])

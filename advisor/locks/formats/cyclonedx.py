@@ -32,7 +32,6 @@ class _CycloneDX(DocumentFormat):
         """Return `None`: a bill of materials is a lock only if somebody names it."""
 
     def entries(self, document: Document, target: Target) -> Iterator[Entry]:
-        """Yield the Python packages."""
         for place, component in enumerate(document["components"]):
             with package_of(component, place):
                 if str(component.get("purl", "")).startswith("pkg:pypi/"):

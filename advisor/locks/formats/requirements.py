@@ -24,7 +24,9 @@ from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
 
 _FIRST_LINE = re.compile(r"# by advisor, for Python (\d+\.\d+) ")
-_PIN = re.compile(r"^(?P<name>\s*[A-Za-z0-9][\w.-]*)(?P<rest>\s*(?:\[[^\]]*\])?\s*={2,3}\s*)(?P<version>[^\s;#\\]+)")
+_PIN = re.compile(
+    r"^(?P<name>[ \t]*[A-Za-z0-9][\w.-]*)(?P<rest>[ \t]*(?:\[[^\]\n]*\])?[ \t]*={2,3}[ \t]*)[^\s;#\\]+", re.MULTILINE
+)
 
 
 class _Requirements(LockFormat):
@@ -127,21 +129,13 @@ class _Requirements(LockFormat):
 
 
 def with_pins(text: str, versions: Mapping[str, Version]) -> str:
-    """Return the text of a requirements file with new pinned versions.
+    """Return the text of a requirements file without hashes with new pinned versions, by normalised name."""
 
-    Args:
-        text: Text of the file; it must have no hashes, which would no longer match.
-        versions: New versions by normalised name; other packages keep their versions.
-    """
-    return "".join(_line(line, versions) for line in text.splitlines(keepends=True))
+    def pinned(match: re.Match[str]) -> str:
+        version = versions.get(canonicalize_name(match["name"].strip()))
+        return match[0] if version is None else f"{match['name']}{match['rest']}{version}"
 
-
-def _line(line: str, versions: Mapping[str, Version]) -> str:
-    match = _PIN.match(line)
-    version = versions.get(canonicalize_name(match["name"].strip())) if match else None
-    if match is None or version is None:
-        return line
-    return f"{match['name']}{match['rest']}{version}{line[match.end() :]}"
+    return _PIN.sub(pinned, text)
 
 
 def _locked_version(root: RootRequirement, path: Path) -> LockedVersion:

@@ -6,8 +6,10 @@ import fnmatch
 import json
 import os
 import re
+import stat
 from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,59 +67,29 @@ class SourceFile(NamedTuple):
             return file.read()
 
 
-def source_files(directory: Path) -> Iterator[SourceFile]:
+def project_files(directory: Path, patterns: Sequence[str] = ()) -> Iterator[SourceFile]:
     """Yield the source files of a project, at most 10 000: the files of a directory before its subdirectories.
 
-    Files of tests, documentation, builds, environments and hidden directories are left out.
-    """
-    return project_files(directory, ())
-
-
-def project_files(directory: Path, patterns: Sequence[str]) -> Iterator[SourceFile]:
-    """Yield the source files of a project, as :func:`source_files` does, and its other files of some names.
-
-    Args:
-        directory: The project.
-        patterns: Patterns of the names of other files; with any, the directories of CI systems are searched, too.
+    Files of tests, documentation, builds, environments and hidden directories are left out. Patterns are of the names
+    of other files; with any, the directories of CI systems are searched, too.
     """
     is_file = _file_names(tuple(patterns)).match
     hidden = _HIDDEN_DIRECTORIES if patterns else frozenset()
-    waiting = [""]
-    files = directories = 0
-    while waiting and directories < _MOST_DIRECTORIES:
-        folder = waiting.pop()
-        directories += 1
-        inside: list[str] = []
-        for entry in _entries(os.path.join(directory, folder)):
-            name = os.path.join(folder, entry.name)
-            if is_file(entry.name) and (found := _file(entry, name)) is not None:
-                files += 1
-                if files > MOST_FILES:
+    top, count = os.path.join(directory, ""), 0
+    for folder, folders, names in islice(os.walk(top), _MOST_DIRECTORIES):
+        searched = (name for name in folders if _is_searched_name(name, hidden))
+        folders[:] = sorted(name for name in searched if not os.path.exists(os.path.join(folder, name, "pyvenv.cfg")))
+        for path in (os.path.join(folder, name) for name in sorted(filter(is_file, names))):
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode) and status.st_size < MOST_FILE_BYTES:
+                count += 1
+                if count > MOST_FILES:
                     return
-                yield found
-            elif _is_searched(entry, hidden):
-                inside.append(name)
-        waiting.extend(reversed(inside))
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []
-
-
-def _file(entry: os.DirEntry[str], name: str) -> SourceFile | None:
-    try:
-        if not entry.is_file():
-            return None
-        status = entry.stat()
-    except OSError:
-        return None
-    if status.st_size >= MOST_FILE_BYTES:
-        return None
-    return SourceFile(name=name, path=entry.path, size=status.st_size, modified=status.st_mtime_ns)
+                name = path.removeprefix(top)
+                yield SourceFile(name=name, path=path, size=status.st_size, modified=status.st_mtime_ns)
 
 
 def is_project_file(name: str, patterns: Sequence[str]) -> bool:
@@ -135,15 +107,6 @@ def _file_names(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 def _is_searched_name(name: str, hidden: Collection[str]) -> bool:
     return not (name.startswith(".") and name not in hidden) and name not in _SKIPPED_DIRECTORIES
-
-
-def _is_searched(entry: os.DirEntry[str], hidden: Collection[str]) -> bool:
-    if not _is_searched_name(entry.name, hidden):
-        return False
-    try:
-        return entry.is_dir(follow_symlinks=False) and not os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
-    except OSError:
-        return False
 
 
 def code_of(content: bytes, *, is_notebook: bool) -> str:

@@ -1,4 +1,8 @@
-"""Full names of imports and calls in Python code, if the imports show them. Nothing is executed."""
+"""Full names of imports and calls in Python code, if the imports show them. Nothing is executed.
+
+Code that is not valid Python, or is nested too deeply, raises what :func:`ast.parse` raises: `SyntaxError`,
+`ValueError`, `RecursionError` or `MemoryError`.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +40,7 @@ def code_documents() -> Mapping[str, Mapping[str, Any]]:
 
 
 def parse_code(code: str) -> ast.Module:
-    """Return the tree of code.
-
-    Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: If it is not valid Python, or nested too deeply.
-    """
+    """Return the tree of code."""
     with warnings.catch_warnings():
         # Ignore warnings about invalid escape sequences in the code.
         warnings.simplefilter("ignore")
@@ -48,11 +48,7 @@ def parse_code(code: str) -> ast.Module:
 
 
 def names_of(code: str) -> SourceNames:
-    """Return the names in code.
-
-    Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: If it is not valid Python, or nested too deeply.
-    """
+    """Return the names in code."""
     nodes = list(ast.walk(parse_code(code)))
     objects = list(imported_objects(nodes))
     imports, aliases = {full.partition(".")[0] for _, full in objects}, dict(objects)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-_MOST_DEPTH = 50
 _MOST_WORK = 1_000_000
 """Maximum number of expressions that are evaluated, and of items and characters in their values, of one file."""
 _MUTATORS = frozenset(
@@ -25,13 +25,15 @@ class StaticModule:
     """The top level of a Python file.
 
     A name has a value if it is bound once, at the top level, to an expression of literals and such names, and if no
-    statement changes its value.
+    statement changes its value. A :class:`NotStaticError` is raised for a value that is known only when the code runs.
     """
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        self._bound: dict[str, list[ast.expr]] = {}
-        self._top = {target.id: value for statement in tree.body for target, value in _bindings(statement)}
+        assignments = (statement for statement in tree.body if isinstance(statement, (ast.Assign, ast.AnnAssign)))
+        self._top = dict(binding for statement in assignments for binding in _bindings(statement))
+        self._sources: dict[str, list[ast.expr]] = defaultdict(list)
+        self._bound: Counter[str] = Counter()
         self._functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         self._changed: set[str] = set()
         self._known: dict[str, Any] = {}
@@ -41,33 +43,16 @@ class StaticModule:
             self._record(node)
 
     def value(self, node: ast.expr, local: Mapping[str, Any] = _NO_LOCALS) -> Any:
-        """Return the value of an expression.
-
-        Args:
-            node: The expression.
-            local: Values of names that are bound where it is, such as the names of a loop.
-
-        Raises:
-            NotStaticError: If it is known only when the code runs.
-        """
+        """Return the value of an expression, with values of names that are local to it, such as those of a loop."""
         try:
-            return self._value_with(local, node, 0)
-        except (TypeError, KeyError, IndexError, ValueError, MemoryError) as error:
+            return self._value_with(local, node)
+        except (TypeError, KeyError, IndexError, ValueError, MemoryError, RecursionError) as error:
             raise NotStaticError(str(error)) from None
 
     def rounds(
         self, target: ast.expr, items: ast.expr, local: Mapping[str, Any] = _NO_LOCALS
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the local names of each round of a loop, with their values.
-
-        Args:
-            target: The variable of the loop, or a tuple of variables.
-            items: What the loop runs over.
-            local: Values of names that are bound around the loop.
-
-        Raises:
-            NotStaticError: If they are known only when the code runs.
-        """
+        """Yield the names of each round of a loop over items, with their values; the target is a name, or several."""
         value = self.value(items, local)
         if not isinstance(value, (list, dict)):
             raise NotStaticError(f"line {target.lineno}")
@@ -77,7 +62,7 @@ class StaticModule:
 
     def definition(self, name: str) -> ast.expr | None:
         """Return the expression that a name stands for; `None` if it is bound more than once, or if it is changed."""
-        is_constant = name in self._top and len(self._bound[name]) == 1 and name not in self._changed
+        is_constant = name in self._top and self._bound[name] == 1 and name not in self._changed
         return self._top[name] if is_constant else None
 
     def texts_behind(self, node: ast.expr) -> Iterator[str]:
@@ -97,79 +82,64 @@ class StaticModule:
                     )
                 elif isinstance(part, ast.Name) and part.id not in visited:
                     visited.add(part.id)
-                    pending += self._bound.get(part.id, ())
+                    pending += self._sources.get(part.id, ())
                     pending += [self._functions[part.id]] if part.id in self._functions else []
 
     def _record(self, node: ast.AST) -> None:
         """Record which names a node binds or changes."""
-        if isinstance(node, (ast.Assign, ast.AnnAssign)):
-            for name, value in _bindings(node):
-                self._bound.setdefault(name.id, []).append(value)
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                if not isinstance(target, ast.Name):
-                    self._changed |= _changed_by(target)
-        elif isinstance(node, (ast.AugAssign, ast.For, ast.comprehension)):
-            self._changed |= {name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)}
-            if isinstance(node, (ast.For, ast.AugAssign)) and isinstance(node.target, ast.Name):
-                source = node.iter if isinstance(node, ast.For) else node.value
-                self._bound.setdefault(node.target.id, []).append(source)
-        elif isinstance(node, ast.withitem) and isinstance(node.optional_vars, ast.Name):
-            self._bound.setdefault(node.optional_vars.id, []).append(node.context_expr)
-            self._changed.add(node.optional_vars.id)
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            self._changed |= set(node.names)
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
-            self._changed.add(node.name)
-        elif isinstance(node, ast.Delete):
-            self._changed |= {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
-        elif isinstance(node, ast.NamedExpr):
-            self._changed.add(node.target.id)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            self._changed |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, (ast.MatchAs, ast.MatchStar, ast.ExceptHandler)):
-            self._changed |= {node.name} if node.name else set()
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._functions:
-            # The function may change a list that it receives.
-            values = [*node.args, *(keyword.value for keyword in node.keywords)]
-            self._changed |= {name.id for value in values for name in ast.walk(value) if isinstance(name, ast.Name)}
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in _MUTATORS
-            and (names := [name.id for name in ast.walk(node.func.value) if isinstance(name, ast.Name)])
-        ):
-            self._changed |= set(names)
+        for name, source in _bindings(node):
+            self._sources[name].append(source)
+        match node:
+            case ast.Name(ctx=ast.Store() | ast.Del()):
+                self._bound[node.id] += 1
+            case ast.AnnAssign(target=ast.Name() as target, value=None):
+                self._bound[target.id] -= 1
+            case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
+                # An index keeps its value.
+                part: ast.expr = node
+                while isinstance(part, (ast.Subscript, ast.Attribute)):
+                    part = part.value
+                self._changed |= _names_in(part)
+            case ast.Global() | ast.Nonlocal():
+                self._changed |= set(node.names)
+            case ast.Import() | ast.ImportFrom():
+                self._changed |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self._changed.add(node.name)
+            case ast.MatchAs() | ast.MatchStar() | ast.ExceptHandler():
+                self._changed |= {node.name} if node.name else set()
+            case ast.Call(func=ast.Name(id=function)) if function in self._functions:
+                # The function may change a list that it receives.
+                self._changed |= _names_in(*node.args, *(keyword.value for keyword in node.keywords))
+            case ast.Call(func=ast.Attribute(attr=method, value=changed)) if method in _MUTATORS:
+                self._changed |= _names_in(changed)
 
-    def _value_with(self, local: Mapping[str, Any], node: ast.expr, depth: int) -> Any:
+    def _value_with(self, local: Mapping[str, Any], node: ast.expr) -> Any:
         around, self._local = self._local, local
         try:
-            return self._value(node, depth)
+            return self._value(node)
         finally:
             self._local = around
 
-    def _value(self, node: ast.expr, depth: int) -> Any:
-        if depth > _MOST_DEPTH:
-            raise NotStaticError("too deeply nested")
+    def _value(self, node: ast.expr) -> Any:
         self._spend(1)
-
-        def value(part: ast.expr) -> Any:
-            return self._value(part, depth + 1)
+        value = self._value
 
         match node:
             case ast.Constant():
                 return node.value
             case ast.List() | ast.Tuple() | ast.Set():
-                return self._items(node.elts, depth)
+                return self._items(node.elts)
             case ast.Dict():
-                return self._table(node, depth)
+                return self._table(zip(node.keys, node.values, strict=True))
             case ast.DictComp() | ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
-                return self._comprehension(node, depth)
+                return self._comprehension(node)
             case ast.Name() if node.id in self._local:
                 return self._local[node.id]
             case ast.Name() if (definition := self.definition(node.id)) is not None:
                 if node.id not in self._known:
                     # The names of a loop have no values where the name is bound.
-                    self._known[node.id] = self._value_with(_NO_LOCALS, definition, depth + 1)
+                    self._known[node.id] = self._value_with(_NO_LOCALS, definition)
                 return self._known[node.id]
             case ast.BinOp(op=ast.Add()):
                 left, right = value(node.left), value(node.right)
@@ -188,7 +158,7 @@ class StaticModule:
                 if isinstance(inserted, (str, int, float)):
                     return str(inserted)
             case ast.Call(func=ast.Name(id="list" | "sorted" | "dict" as kind)) if kind not in self._changed:
-                return self._constructed(kind, node, depth)
+                return self._constructed(kind, node)
             case ast.Call(func=ast.Name(id="str"), args=[part], keywords=[]) if "str" not in self._changed:
                 written = value(part)
                 if isinstance(written, (str, int, float)):
@@ -207,7 +177,7 @@ class StaticModule:
         raise NotStaticError(f"line {getattr(node, 'lineno', 0)}")
 
     def _comprehension(
-        self, node: ast.DictComp | ast.ListComp | ast.SetComp | ast.GeneratorExp, depth: int
+        self, node: ast.DictComp | ast.ListComp | ast.SetComp | ast.GeneratorExp
     ) -> dict[Any, Any] | list[Any]:
         match node.generators:
             case [ast.comprehension(ifs=[], is_async=0) as loop]:
@@ -216,14 +186,14 @@ class StaticModule:
                 raise NotStaticError(f"line {node.lineno}")
         if isinstance(node, ast.DictComp):
             key, item = node.key, node.value
-            return {self._value_with(r, key, depth + 1): self._value_with(r, item, depth + 1) for r in rounds}
-        return [self._value_with(r, node.elt, depth + 1) for r in rounds]
+            return {self._value_with(r, key): self._value_with(r, item) for r in rounds}
+        return [self._value_with(r, node.elt) for r in rounds]
 
-    def _items(self, nodes: list[ast.expr], depth: int) -> list[Any]:
+    def _items(self, nodes: list[ast.expr]) -> list[Any]:
         items: list[Any] = []
         for node in nodes:
             is_starred = isinstance(node, ast.Starred)
-            item = self._value(node.value if isinstance(node, ast.Starred) else node, depth + 1)
+            item = self._value(node.value if isinstance(node, ast.Starred) else node)
             self._spend(len(item) if is_starred else 1)
             items += item if is_starred else [item]
         return items
@@ -234,38 +204,29 @@ class StaticModule:
         if self._work > _MOST_WORK:
             raise NotStaticError("too large")
 
-    def _table(self, node: ast.Dict, depth: int) -> dict[Any, Any]:
+    def _table(self, entries: Iterable[tuple[ast.expr | None, ast.expr]]) -> dict[Any, Any]:
+        """Return the table of expressions of keys and values; the value of an absent key is a table."""
         table: dict[Any, Any] = {}
-        for key, item in zip(node.keys, node.values, strict=True):
-            value = self._value(item, depth + 1)
+        for key, item in entries:
+            value = self._value(item)
             self._spend(len(value) if key is None else 1)
-            table |= value if key is None else {self._value(key, depth + 1): value}
+            table |= value if key is None else {self._value(key): value}
         return table
 
-    def _constructed(self, kind: str, node: ast.Call, depth: int) -> Any:
+    def _constructed(self, kind: str, node: ast.Call) -> Any:
         """Return the value of a call of `list`, `sorted` or `dict`."""
-        values = self._items(node.args, depth)
+        values = self._items(node.args)
         self._spend(sum(map(len, values)))
         if kind == "dict":
-            table = dict(*values)
-            for keyword in node.keywords:
-                value = self._value(keyword.value, depth + 1)
-                self._spend(len(value) if keyword.arg is None else 1)
-                table |= value if keyword.arg is None else {keyword.arg: value}
-            return table
+            keywords = ((ast.Constant(k.arg) if k.arg else None, k.value) for k in node.keywords)
+            return dict(*values) | self._table(keywords)
         if node.keywords:
             raise NotStaticError(f"line {node.lineno}")
         return list(*values) if kind == "list" else sorted(*values)
 
 
-def _changed_by(target: ast.expr) -> set[str]:
-    """Return the names whose values an assignment changes; an index keeps its value."""
-    match target:
-        case ast.Subscript(value=part) | ast.Attribute(value=part) | ast.Starred(value=part):
-            return _changed_by(part)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            return {name for part in parts for name in _changed_by(part)}
-    return {name.id for name in ast.walk(target) if isinstance(name, ast.Name)}
+def _names_in(*nodes: ast.AST) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def _unpacked(target: ast.expr, item: Any) -> dict[str, Any]:
@@ -279,11 +240,16 @@ def _unpacked(target: ast.expr, item: Any) -> dict[str, Any]:
     raise NotStaticError(f"line {target.lineno}")
 
 
-def _bindings(statement: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:
-    """Return the names that an assignment binds directly, each with the expression of its value."""
-    match statement:
+def _bindings(node: ast.AST) -> list[tuple[str, ast.expr]]:
+    """Return the names that a node binds directly, each with the expression that their values come from."""
+    match node:
         case ast.Assign():
-            return [(target, statement.value) for target in statement.targets if isinstance(target, ast.Name)]
-        case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
-            return [(target, value)]
+            return [(target.id, node.value) for target in node.targets if isinstance(target, ast.Name)]
+        case (
+            ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as source)
+            | ast.AugAssign(target=ast.Name(id=name), value=source)
+            | ast.For(target=ast.Name(id=name), iter=source)
+            | ast.withitem(optional_vars=ast.Name(id=name), context_expr=source)
+        ):
+            return [(name, source)]
     return []

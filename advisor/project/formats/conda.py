@@ -20,9 +20,9 @@ from packaging.utils import canonicalize_name
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
 from advisor.project.formats.requirements import read_requirement_lines
-from advisor.project.interface import ProjectRequirements, check_available, parse_root, requirement_text, shape_checked
+from advisor.project.interface import ProjectRequirements, check_available, opened_toml, parse_root, requirement_text
 from advisor.project.package_sources import reference_of
-from advisor.project.text_file import TomlFile, read_text, read_toml
+from advisor.project.text_file import TomlFile, read_text
 from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
 from knowledge.records import shipped_yaml
@@ -55,11 +55,7 @@ class _CondaPackages:
     python: str | None = None
 
     def add(self, name: str, version: str, origin: str, marker: str = "") -> None:
-        """Add a conda package; its version is in conda's syntax, and empty if every one is accepted.
-
-        Raises:
-            InputError: If the version is malformed.
-        """
+        """Add a conda package; its version is in conda's syntax, and empty if every one is accepted."""
         normalised = canonicalize_name(name)
         if normalised in _INSTALLERS:
             return
@@ -92,11 +88,7 @@ class _CondaPackages:
 
 
 def read_environment(path: Path) -> ProjectRequirements:
-    """Read a conda environment (`environment.yml`).
-
-    Raises:
-        InputError: If the file cannot be read.
-    """
+    """Read a conda environment (`environment.yml`)."""
     # Slow to import, and few projects have such a file.
     import yaml
 
@@ -133,12 +125,8 @@ def read_pixi(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
     """Read `pixi.toml`: `dependencies` and `pypi-dependencies` of the workspace and of the selected features.
 
     Source: https://pixi.sh/latest/reference/pixi_manifest/.
-
-    Raises:
-        InputError: If the file cannot be read, or has no such feature.
     """
-    file = read_toml(path)
-    with shape_checked(path):
+    with opened_toml(path) as file:
         features = file.at("feature")
         selected = tuple(groups)
         check_available(selected, features, path, kind="feature")
@@ -175,10 +163,7 @@ def _read_pixi(file: TomlFile, tables: Sequence[Mapping[str, Any]]) -> ProjectRe
 
 
 def specifier_of(version: str) -> str:
-    """Convert a version of a conda package to a specifier (PEP 440).
-
-    Args:
-        version: The version, such as `=1.2`, `1.2.*`, `>=1.2,<2` or `=1.2.3=py38_0`; empty if every one is accepted.
+    """Convert a version of a conda package, such as `=1.2`, `>=1.2,<2` or `=1.2.3=py38_0`, to a specifier (PEP 440).
 
     Raises:
         ValueError: If a specifier cannot express it.

@@ -13,13 +13,13 @@ from advisor.project.interface import (
     ProjectRequirements,
     defined_source,
     filled_address,
+    opened_toml,
     parse_root,
     requirement_text,
-    shape_checked,
     table_in,
 )
 from advisor.project.package_sources import reference_of
-from advisor.project.text_file import TomlFile, read_toml
+from advisor.project.text_file import TomlFile
 from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
 
@@ -29,13 +29,8 @@ _OPERATORS = ("<", ">", "=", "!", "~")
 
 
 def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
-    """Read the `packages` of a Pipfile, and further categories, such as `dev-packages`.
-
-    Raises:
-        InputError: If the file cannot be read.
-    """
-    file = read_toml(path)
-    with shape_checked(path):
+    """Read the `packages` of a Pipfile, and further categories, such as `dev-packages`."""
+    with opened_toml(path) as file:
         return _read(file, groups)
 
 

@@ -27,11 +27,7 @@ _CONDITIONS = ("python", "platform", "markers", "extras", "optional")
 
 
 def read_poetry(file: TomlFile, selection: SelectedParts) -> ProjectRequirements:
-    """Read the requirements in `[tool.poetry]` of a `pyproject.toml`.
-
-    Raises:
-        InputError: If a table is malformed.
-    """
+    """Read the requirements in `[tool.poetry]` of a `pyproject.toml`."""
     from advisor.project.formats.poetry_constraints import python_range
 
     path, table = file.path, file.at("tool", "poetry")
@@ -67,9 +63,6 @@ def with_poetry_sources(project: ProjectRequirements, file: TomlFile) -> Project
     """Return a project whose dependencies are in `[project]` with the package sources of the Poetry tables added.
 
     Source: https://python-poetry.org/docs/dependency-specification/#projectdependencies-and-toolpoetrydependencies.
-
-    Raises:
-        InputError: If the address or the source of a required package is malformed or not defined.
     """
     path, table = file.path, file.at("tool", "poetry")
     sources = _sources(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,7 @@ _MOST_EXCLUSIONS = 100
 
 
 def requirement_text(name: str, constraint: Any, origin: str) -> str:
-    """Return an entry of a table of dependencies as a requirement (PEP 508).
-
-    Raises:
-        InputError: If it is malformed, or a requirement cannot express it.
-    """
+    """Return an entry of a table of dependencies as a requirement (PEP 508)."""
     _check_length(f"{origin}: `{name}`", constraint)
     try:
         dependency = Factory.create_dependency(name, constraint)
@@ -49,11 +45,7 @@ def requirement_text(name: str, constraint: Any, origin: str) -> str:
 
 
 def python_range(constraint: Any, path: Path) -> str | None:
-    """Return the specifier of the interpreters that a constraint admits; `None` if it admits all, or several ranges.
-
-    Raises:
-        InputError: If it is malformed.
-    """
+    """Return the specifier of the interpreters that a constraint admits; `None` if it admits all, or several ranges."""
     if constraint is None:
         return None
     _check_length(f"`{path}`: `tool.poetry.dependencies.python`", constraint)
@@ -68,11 +60,7 @@ def python_range(constraint: Any, path: Path) -> str | None:
 
 
 def admits_python(constraint: str, pythons: str) -> bool:
-    """Whether a constraint of Poetry, such as `^3.9 || ^4.0`, admits an interpreter.
-
-    Args:
-        constraint: The constraint.
-        pythons: Specifier of interpreters, such as `==3.12.*`; one admitted interpreter is enough.
+    """Whether a constraint of Poetry (`^3.9 || ^4.0`) admits one interpreter of a specifier such as `==3.12.*`.
 
     Raises:
         ValueError: If it is not a constraint.
@@ -127,12 +115,9 @@ def _prefixes(start: tuple[int, ...], end: tuple[int, ...]) -> list[str] | None:
 
     The last number is increased until it agrees with ``end``; then the next number starts at 0.
     """
-    prefixes: list[str] = []
-    for prefix in _walk(start, end):
-        if len(prefixes) == _MOST_EXCLUSIONS:
-            return None
-        prefixes.append(prefix)
-    return prefixes if start[:-1] == end[: len(start) - 1] and len(start) <= len(end) else None
+    prefixes = list(islice(_walk(start, end), _MOST_EXCLUSIONS + 1))
+    is_before = start[:-1] == end[: len(start) - 1] and len(start) <= len(end)
+    return prefixes if is_before and len(prefixes) <= _MOST_EXCLUSIONS else None
 
 
 def _walk(start: tuple[int, ...], end: tuple[int, ...]) -> Iterator[str]:

@@ -27,10 +27,10 @@ from advisor.project.interface import (
     check_available,
     filled_address,
     merge_requirements,
+    opened_toml,
     parse_requirement,
     parse_root,
     python_specifier,
-    shape_checked,
     table_in,
 )
 from advisor.project.metadata.built_metadata import built_requirements
@@ -57,15 +57,10 @@ class ProjectIdentity:
 
 
 def read_identity(path: Path) -> ProjectIdentity | None:
-    """Return the name and version in ``[project]`` or ``[tool.poetry]``; `None` without a file or a name.
-
-    Raises:
-        InputError: If the file exists and cannot be read.
-    """
+    """Return the name and version in ``[project]`` or ``[tool.poetry]``; `None` without a file or a name."""
     if not path.is_file():
         return None
-    file = read_toml(path)
-    with shape_checked(path):
+    with opened_toml(path) as file:
         for table in (file.at("project"), file.at("tool", "poetry")):
             name, version = table.get("name"), table.get("version")
             if isinstance(name, str) and name.isprintable() and name:
@@ -78,11 +73,9 @@ def read_pyproject(path: Path, selection: SelectedParts = NOTHING) -> ProjectReq
     """Read the requirements of a project.
 
     Raises:
-        InputError: If the file cannot be read or is invalid; the message contains the line if it is known.
         BuildError: If a build fails.
     """
-    file = read_toml(path)
-    with shape_checked(path):
+    with opened_toml(path) as file:
         return _read(file, selection)
 
 
@@ -125,9 +118,6 @@ def _with_pdm_sources(project: ProjectRequirements, file: TomlFile) -> ProjectRe
     """Return a project with the indexes and the overrides in the tables of PDM added.
 
     Source: https://pdm-project.org/latest/usage/config/ and https://pdm-project.org/latest/usage/dependency/.
-
-    Raises:
-        InputError: If a source or an override is invalid or not supported.
     """
     overrides = list(project.overrides)
     for name, version in file.at("tool", "pdm", "resolution", "overrides").items():
@@ -165,13 +155,8 @@ def _with_pdm_sources(project: ProjectRequirements, file: TomlFile) -> ProjectRe
 
 
 def states_requirements(path: Path) -> bool:
-    """Whether a `pyproject.toml` states what the project requires, be it nothing; else it only configures tools.
-
-    Raises:
-        InputError: If the file cannot be read.
-    """
-    file = read_toml(path)
-    with shape_checked(path):
+    """Whether a `pyproject.toml` states what the project requires, be it nothing; else it only configures tools."""
+    with opened_toml(path) as file:
         return bool(file.at("project") or file.at("tool", "poetry", "dependencies") or _flit_project(file))
 
 
@@ -190,13 +175,8 @@ def _flit_project(file: TomlFile) -> dict[str, Any]:
 
 
 def read_settings(path: Path) -> Mapping[str, Any]:
-    """Read only the ``[tool.advisor]`` table.
-
-    Raises:
-        InputError: If the file cannot be read.
-    """
-    file = read_toml(path)
-    with shape_checked(path):
+    """Read only the ``[tool.advisor]`` table."""
+    with opened_toml(path) as file:
         return _settings(file)
 
 

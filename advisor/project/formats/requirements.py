@@ -76,11 +76,7 @@ def read_requirements(path: Path, *, constraint: bool = False, directory: Path |
 
 
 def read_requirement_lines(path: Path, lines: Iterable[tuple[int, str]]) -> ProjectRequirements:
-    """Read lines of a requirements file that are part of a file of another format.
-
-    Args:
-        path: The file.
-        lines: The number of each line in the file, and the line.
+    """Read lines of a requirements file, each with its number, that are part of a file of another format.
 
     Raises:
         UnreadableFileError: If a line is malformed or not supported, or names a file that cannot be read.
@@ -312,21 +308,13 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def is_pinned(path: Path) -> bool:
-    """Whether a requirements file has requirements, each with an exact version.
-
-    Raises:
-        InputError: If it cannot be read.
-    """
+    """Whether a requirements file has requirements, each with an exact version."""
     exact = pins(path)
     return bool(exact) and all(exact)
 
 
 def pins(path: Path) -> list[bool]:
-    """Return for each requirement of a file whether its version, or its address, is exact.
-
-    Raises:
-        InputError: If it cannot be read.
-    """
+    """Return for each requirement of a file whether its version, or its address, is exact."""
     roots = (root for root in read_requirements(path).roots if not root.constraint)
     return [root.direct.is_exact if root.direct else bool(exact_versions(root)) for root in roots]
 

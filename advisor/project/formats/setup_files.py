@@ -79,12 +79,13 @@ def read_setup_files(directory: Path, selection: SelectedParts = NOTHING) -> Pro
         values = _declared(directory) or _programmed(directory / "setup.py")
     except UnbuiltProjectError as error:
         return built_requirements(directory / "setup.py", error.message, selection)
-    if unknown := _unknown_lists(values, with_extras=any(selection.extras)):
+    needed = ["install_requires"] if values.requires is None and not values.files else []
+    needed += ["extras_require"] if selection.extras else []
+    if unknown := [key for key in needed if key in values.computed]:
         reason = f"`{values.path}` computes its {quoted(unknown)}, so that they are only known after a build"
         return built_requirements(values.path, reason, selection)
-    roots = [*_roots(values, _lines(values.requires)), *_extra_roots(values, ("", *selection.extras))]
     project = ProjectRequirements(
-        roots=tuple(roots),
+        roots=tuple(_roots(values, selection.extras)),
         requires_python=python_specifier(values.python or None, f"`{values.path}`: `python_requires`"),
         files=(str(values.path),),
         skipped=_messages(values),
@@ -93,22 +94,8 @@ def read_setup_files(directory: Path, selection: SelectedParts = NOTHING) -> Pro
     return replace(merged, skipped=project.skipped)
 
 
-def _unknown_lists(values: _SetupValues, *, with_extras: bool) -> list[str]:
-    """Return the needed lists of requirements that are known only when `setup.py` runs."""
-    unknown = []
-    if values.requires is None and not values.files and "install_requires" in values.computed:
-        unknown.append("install_requires")
-    if with_extras and "extras_require" in values.computed:
-        unknown.append("extras_require")
-    return unknown
-
-
 def setup_identity(directory: Path) -> tuple[str, str]:
-    """Return the name and the version that setup files state, each empty if they do not.
-
-    Raises:
-        InputError: If a file cannot be read.
-    """
+    """Return the name and the version that setup files state, each empty if they do not."""
     declared = _section(directory / "setup.cfg", "metadata")
     name, version = declared.get("name", ""), _declared_version(directory, declared.get("version", ""))
     if (directory / "setup.py").is_file() and not (name and version):
@@ -121,13 +108,12 @@ def setup_extras(directory: Path) -> tuple[str, ...]:
     """Return the extras that setup files state.
 
     Raises:
-        InputError: If a file cannot be read.
         NotStaticError: If they are known only after a build.
     """
     values = _declared(directory) or _programmed(directory / "setup.py")
     if "extras_require" in values.computed:
         raise NotStaticError("`extras_require` is computed")
-    return tuple(dict.fromkeys(name for name, _, _ in _extra_lines(values) if name))
+    return tuple(dict.fromkeys(name for name, _, _ in _entries(values) if name))
 
 
 def _declared_version(directory: Path, text: str) -> str:
@@ -140,11 +126,7 @@ def _declared_version(directory: Path, text: str) -> str:
 
 
 def file_within(directory: Path, name: str) -> Path:
-    """Return a file that a project names, which must be in its directory, as setuptools demands.
-
-    Raises:
-        InputError: If it is outside.
-    """
+    """Return a file that a project names, which must be in its directory, as setuptools demands."""
     path = directory / name.strip()
     if not path.resolve().is_relative_to(directory.resolve()):
         raise InputError(f"`{name.strip()}` is outside of the directory `{directory}` of the project that names it")
@@ -193,11 +175,7 @@ def _declared(directory: Path) -> _SetupValues | None:
 
 
 def _programmed(path: Path) -> _SetupValues:
-    """Return the values in `setup.py`.
-
-    Raises:
-        InputError: If it is not a Python file that calls `setup` once.
-    """
+    """Return the values in `setup.py`."""
     text = read_text(path)
     if len(text) > _MOST_CHARACTERS:
         raise InputError(f"`{path}` cannot be read: it is longer than {_MOST_CHARACTERS} characters")
@@ -205,7 +183,7 @@ def _programmed(path: Path) -> _SetupValues:
         module = StaticModule(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"`{path}` is not valid Python: {error}") from None
-    calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call) and _is_setup(node.func)]
+    calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call) and _name_of(node) == "setup"]
     if len(calls) != 1:
         raise UnbuiltProjectError(
             f"`{path}` calls `setup` {len(calls)} times, so that its requirements are only known after a build"
@@ -242,10 +220,8 @@ def _states_no_version(call: ast.Call) -> bool:
     return not names & {None, "version", "use_scm_version", "setup_requires", "pbr", "cmdclass", "distclass"}
 
 
-def _is_setup(function: ast.expr) -> bool:
-    return (isinstance(function, ast.Name) and function.id == "setup") or (
-        isinstance(function, ast.Attribute) and function.attr == "setup"
-    )
+def _name_of(call: ast.Call) -> str:
+    return getattr(call.func, "attr", getattr(call.func, "id", ""))
 
 
 def _mentioned_files(directory: Path, module: StaticModule, node: ast.expr) -> tuple[Path, ...]:
@@ -265,38 +241,32 @@ def _messages(values: _SetupValues) -> tuple[str, ...]:
     return tuple(messages)
 
 
-def _extra_roots(values: _SetupValues, extras: Iterable[str]) -> Iterable[RootRequirement]:
+def _roots(values: _SetupValues, extras: Iterable[str]) -> Iterator[RootRequirement]:
+    """Yield the requirements of a project and of some of its extras."""
     selected = [canonicalize_name(extra) for extra in extras]
-    entries = list(_extra_lines(values))
-    available = {name for name, _, _ in entries if name}
-    check_available(filter(None, selected), available, values.path)
-    for extra in selected:
-        for name, marker, lines in entries:
-            if name == extra:
-                yield from _roots(values, lines, marker)
+    entries = list(_entries(values))
+    check_available(selected, {name for name, _, _ in entries if name}, values.path)
+    for extra in ("", *selected):
+        for marker, line in ((marker, line) for name, marker, lines in entries if name == extra for line in lines):
+            root = parse_root(line, place_of(values.path, values.text, line), values.path.parent)
+            own = root.requirement.marker
+            try:
+                root.requirement.marker = Marker(f"({own}) and ({marker})" if own else marker) if marker else own
+            except InvalidMarker:
+                raise InputError(f"`{values.path}`: the marker `{marker}` of `extras_require` is malformed") from None
+            yield replace(root, path=str(values.path))
 
 
-def _extra_lines(values: _SetupValues) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield the name, the marker and the requirements of each entry of `extras_require`.
+def _entries(values: _SetupValues) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the extra, the marker and the lines of `install_requires`, which has neither, and of `extras_require`.
 
-    An entry may be `NAME`, `NAME:MARKER`, or `:MARKER` for requirements that need no extra.
+    An entry of the latter may be `NAME`, `NAME:MARKER`, or `:MARKER` for requirements that need no extra.
     """
+    yield "", "", _lines(values.requires)
     if isinstance(values.extras, Mapping):
         for key, lines in values.extras.items():
             name, _, marker = str(key).partition(":")
             yield canonicalize_name(name.strip()), marker.strip(), _lines(lines)
-
-
-def _roots(values: _SetupValues, lines: Iterable[str], marker: str = "") -> Iterable[RootRequirement]:
-    for line in lines:
-        root = parse_root(line, place_of(values.path, values.text, line), values.path.parent)
-        if marker:
-            own = root.requirement.marker
-            try:
-                root.requirement.marker = Marker(f"({own}) and ({marker})" if own else marker)
-            except InvalidMarker:
-                raise InputError(f"`{values.path}`: the marker `{marker}` of `extras_require` is malformed") from None
-        yield replace(root, path=str(values.path))
 
 
 def _lines(value: Any) -> list[str]:

@@ -28,11 +28,7 @@ _MOST_MEMBERS = 1000
 
 
 def read_uv_sources(project: TomlFile, selection: SelectedParts) -> dict[str, tuple[PackageSource, ...]]:
-    """Return the places that packages come from, by normalised name, as a `pyproject.toml` and its workspace say.
-
-    Raises:
-        InputError: If a source is malformed, or its index or its member of the workspace does not exist.
-    """
+    """Return the places that packages come from, by normalised name, as a `pyproject.toml` and its workspace say."""
     selected = {
         "extra": {"", *map(canonicalize_name, selection.extras)},
         "group": {"", *map(canonicalize_name, selection.groups)},
@@ -55,11 +51,7 @@ def read_uv_sources(project: TomlFile, selection: SelectedParts) -> dict[str, tu
 
 
 def uv_requirements(file: TomlFile) -> tuple[tuple[RootRequirement, ...], tuple[RootRequirement, ...]]:
-    """Return the constraints and the overrides in the settings of uv in a `pyproject.toml`.
-
-    Raises:
-        InputError: If one is malformed.
-    """
+    """Return the constraints and the overrides in the settings of uv in a `pyproject.toml`."""
 
     def roots(key: str) -> tuple[RootRequirement, ...]:
         lines = file.at("tool", "uv").get(key, ())

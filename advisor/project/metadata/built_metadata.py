@@ -88,14 +88,7 @@ def built_requirements(path: Path, reason: str, selection: SelectedParts) -> Pro
 
 def without_requirements(directory: Path) -> CoreMetadata:
     """Return metadata without requirements instead of a build, to read only what is known without one."""
-    return CoreMetadata(
-        name=canonicalize_name(directory.name or "project"),
-        version=Version("0"),
-        requires=(),
-        extras=frozenset(),
-        requires_python=None,
-        dynamic=False,
-    )
+    return CoreMetadata(name=canonicalize_name(directory.name or "project"), version=Version("0"))
 
 
 def _without_extras(requirement: Requirement, selected: frozenset[str]) -> Requirement:

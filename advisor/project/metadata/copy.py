@@ -1,4 +1,7 @@
-"""Copies of a project: the files that git tracks or does not ignore, without virtual environments and caches."""
+"""Copies of a project: the files that git tracks or does not ignore, without virtual environments and caches.
+
+An `InputError` is raised for a directory that cannot be read, and a file that cannot be copied.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,6 @@ def list_files(directory: Path) -> tuple[str, ...]:
 
     Returns:
         Paths relative to the directory, sorted; links to files are files.
-
-    Raises:
-        InputError: If a directory cannot be read.
     """
     try:
         names: set[str] = set()
@@ -50,18 +50,9 @@ def list_files(directory: Path) -> tuple[str, ...]:
 
 
 def copy_files(directory: Path, names: Iterable[str], target: Path) -> int:
-    """Copy files of a project; a symbolic link to something outside the project stays a link to it.
+    """Copy files of a project to a new directory, and return their size in bytes.
 
-    Args:
-        directory: The project.
-        names: Paths relative to it.
-        target: Directory for the copy; it must not exist.
-
-    Returns:
-        Size of the copied files in bytes.
-
-    Raises:
-        InputError: If a file cannot be copied.
+    A symbolic link to something outside the project stays a link to it.
     """
     total = 0
     try:

@@ -11,7 +11,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
-from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -19,7 +18,7 @@ from advisor.domain.direct_reference import DirectReference, without_variables
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.index.metadata.core import header_of, parse_metadata
-from advisor.index.metadata.sdist import is_static
+from advisor.index.metadata.sdist import is_static, of_extra
 from advisor.project.formats.pyproject import read_pyproject
 from advisor.project.formats.setup_files import (
     attribute_in,
@@ -95,7 +94,7 @@ def _lines(directory: Path, target: Target, locate: Locate) -> Iterator[str]:
         yield f"Provides-Extra: {canonicalize_name(extra)}"
         for root in read((extra,)).roots:
             if not root.constraint and (text := _text(root, locate)) not in own:
-                yield f"Requires-Dist: {_of_extra(text, extra)}"
+                yield f"Requires-Dist: {of_extra(Requirement(text), canonicalize_name(extra))}"
 
 
 def _text(root: RootRequirement, locate: Locate) -> str:
@@ -106,13 +105,6 @@ def _text(root: RootRequirement, locate: Locate) -> str:
     extras = f"[{','.join(sorted(root.requirement.extras))}]" if root.requirement.extras else ""
     marker = f" ; {root.requirement.marker}" if root.requirement.marker else ""
     return f"{root.requirement.name}{extras} @ {reference.address}{marker}"
-
-
-def _of_extra(text: str, extra: str) -> Requirement:
-    requirement = Requirement(text)
-    condition = f'extra == "{canonicalize_name(extra)}"'
-    requirement.marker = Marker(f"({requirement.marker}) and {condition}" if requirement.marker else condition)
-    return requirement
 
 
 def _extras(file: TomlFile) -> list[str]:

@@ -71,7 +71,6 @@ def _read(entry: Mapping[str, Any], where: str) -> StatedMetadata:
             requires=tuple(map(requirement_from, entry.get("requires-dist", ()))),
             extras=frozenset(map(canonicalize_name, entry.get("provides-extra", ()))),
             requires_python=specifiers_from(entry["requires-python"]) if "requires-python" in entry else None,
-            dynamic=False,
         )
     except (InvalidVersion, InvalidRequirement, InvalidSpecifier) as error:
         raise InputError(f"{where} is malformed: {str(error).splitlines()[0]}") from None

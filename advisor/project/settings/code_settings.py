@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import bisect
 import re
 import sys
 from collections import defaultdict
@@ -94,26 +93,26 @@ def settings_in_code(text: str) -> tuple[ProjectSetting, ...]:
         raise UnreadCodeError(f"it is not Python {_VERSION}: {error.msg}", line=error.lineno or 0) from None
     except ValueError as error:
         raise UnreadCodeError(f"it is not Python {_VERSION}: {error}", line=0) from None
-    return tuple(sorted(set(_Reader(tree, text).settings()), key=lambda s: (s.line, s.name, s.value)))
+    return tuple(sorted(set(_Reader(tree).settings()), key=lambda s: (s.line, s.name, s.value)))
 
 
 class _Reader:
     """Finds settings in the tree of a file."""
 
-    def __init__(self, tree: ast.Module, text: str) -> None:
+    def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
-        self._imported = dict(imported_objects(_statements(tree)))
+        # In reverse order: of several imports with one name, the first counts.
+        self._statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)][::-1]
+        self._imported = dict(imported_objects(self._statements))
         while aliases := self._aliases():
             self._imported |= aliases
-        self._sets_environment = any(name.decode() in text for name in _variable_names())
         self._rounds = 0
         self._modules = {name.partition(".")[0] for name in self._imported.values()}
-        self._lines = self._lines_with_signs(text)
 
     def _aliases(self) -> dict[str, str]:
         """Return the names that are assigned imported objects and nothing else, such as ``t`` in ``t = torch``."""
         assigned: dict[str, list[ast.expr]] = defaultdict(list)
-        for node in _statements(self._tree):
+        for node in self._statements:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Name) and target.id not in self._imported:
@@ -124,30 +123,6 @@ class _Reader:
             if len(objects) == 1 and "" not in objects:
                 aliases[name] = min(objects)
         return aliases
-
-    def _lines_with_signs(self, text: str) -> list[int]:
-        """Return the numbers of the lines with the words of a setting, in order."""
-        signs = {sign for signs in code_patterns().signs.values() for sign in signs}
-        words = {sign.word.decode() for sign in signs}
-        # Names that are imported by themselves are used without their modules.
-        words |= {"environ", "putenv", *_ENVIRONMENT_METHODS} if self._sets_environment else set()
-        names = {name for name, full in self._imported.items() if "." in full and full.rpartition(".")[2] in words}
-        names |= {"environ", "putenv"} if self._sets_environment else set()
-        certain = re.compile(b"|".join(name.encode() for name in sorted(names | setting_variables())))
-        content = text.encode("utf-8", "replace")
-        return [
-            number
-            for number, line in enumerate(re.split(b"\r\n|\r|\n", content), 1)
-            if certain.search(line) or any(sign.word in line and sign.is_in_line(line, content) for sign in signs)
-        ]
-
-    def _is_relevant(self, node: ast.AST) -> bool:
-        """Whether a node is no statement, or one with a word of a setting."""
-        if not isinstance(node, ast.stmt):
-            return True
-        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-        place = bisect.bisect_left(self._lines, first)
-        return place < len(self._lines) and self._lines[place] <= (node.end_lineno or node.lineno)
 
     @cached_property
     def _static(self) -> StaticModule:
@@ -160,16 +135,16 @@ class _Reader:
             node, is_conditional, local = pending.pop()
             yield from (replace(s, is_conditional=is_conditional) for s in self._of_node(node, local))
             under_condition = {id(child) for child in _conditional_parts(node)}
-            children = [child for child in ast.iter_child_nodes(node) if self._is_relevant(child)]
+            children = list(ast.iter_child_nodes(node))
             for names in self._rounds_of(node, local):
                 pending += [(child, is_conditional or id(child) in under_condition, names) for child in children]
 
     def _rounds_of(self, node: ast.AST, local: _Local) -> Iterator[_Local]:
         """Yield the names with known values in each round of a loop; for another node, yield the present ones once."""
         match node:
-            case ast.For(target=target, iter=items) if self._sets_environment:
+            case ast.For(target=target, iter=items) if self._names_environment(node):
                 pass
-            case ast.ListComp(generators=[loop]) | ast.SetComp(generators=[loop]) if self._sets_environment:
+            case ast.ListComp(generators=[loop]) | ast.SetComp(generators=[loop]) if self._names_environment(node):
                 target, items = loop.target, loop.iter
             case _:
                 yield local
@@ -216,6 +191,10 @@ class _Reader:
 
     def _is_environment(self, node: ast.expr) -> bool:
         return self._resolved(node) == "os.environ" or dotted_name(node) == "os.environ"
+
+    def _names_environment(self, node: ast.AST) -> bool:
+        names = (self._resolved(part) or dotted_name(part) for part in ast.walk(node) if isinstance(part, ast.expr))
+        return any(name.startswith(("os.environ", "os.putenv")) for name in names)
 
     def _environment_method(self, function: ast.expr) -> str:
         """Return the name of a method that sets variables of the environment; empty if it is another function."""
@@ -344,18 +323,6 @@ class _Reader:
 def _at(line: int, settings: Iterable[ProjectSetting], *, is_default: bool = False) -> Iterator[ProjectSetting]:
     """Yield settings with the line of the code that makes them."""
     return (replace(setting, line=line, origin="code", is_default=is_default) for setting in settings)
-
-
-def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield the statements of a file, at any depth."""
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, ast.stmt):
-            yield node
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            parts = getattr(node, name, ())
-            pending += parts if isinstance(parts, list) else ()
 
 
 def _conditional_parts(node: ast.AST) -> list[ast.AST]:

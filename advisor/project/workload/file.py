@@ -1,4 +1,7 @@
-"""`advisor-workload.toml`: the profiled workloads of a project."""
+"""`advisor-workload.toml`: the profiled workloads of a project.
+
+An `InputError` is raised for a file that is not valid or cannot be written, and for a name that is not in it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 import tomli_w
 
-from advisor.project.text_file import read_written_toml
+from advisor.project.text_file import read_toml
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.shared_files import locked_directory, write_atomically
 from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload
@@ -26,20 +29,14 @@ _HEADER = "# Profiled workloads of this project, written by `advisor workload`.\
 
 
 def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
-    """Return the profiled workloads of a project, in the order of its file; nothing if the file does not exist.
-
-    Raises:
-        InputError: If the file is not valid, or if the shares of a workload do not add up.
-    """
+    """Return the profiled workloads of a project, in the order of its file; nothing if the file does not exist."""
     path = project / WORKLOAD_FILE
-    try:
-        document = read_written_toml(path)
-    except FileNotFoundError:
+    if not path.exists():
         return ()
     # Imported here, because most projects have no such file, and pydantic is slow to import.
     from advisor.project.workload.schema import workloads_from
 
-    workloads = workloads_from(document, path)
+    workloads = workloads_from(read_toml(path).document, path)
     names = [workload.name for workload in workloads]
     if duplicate := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"`{path}` has two workloads with the name `{duplicate}`", hint="rename or remove one of them")
@@ -47,11 +44,7 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
 
 
 def select_workload(project: Path, name: str | None) -> ProfiledWorkload:
-    """Return the profiled workload with a name; without a name, the only one of the project.
-
-    Raises:
-        InputError: If the file is not valid, or has no workload with this name, or several and no name is given.
-    """
+    """Return the profiled workload with a name; without a name, the only one of the project."""
     path = project / WORKLOAD_FILE
     workloads = {workload.name: workload for workload in read_workloads(project)}
     if not workloads:
@@ -72,9 +65,6 @@ def write_workload(project: Path, workload: ProfiledWorkload) -> bool:
 
     Returns:
         Whether a workload was replaced.
-
-    Raises:
-        InputError: If the file is not valid or cannot be written.
     """
     try:
         with locked_directory(project):
@@ -115,11 +105,7 @@ def _plain(value: Any) -> Any:
 
 
 def check_name(name: str) -> str:
-    """Return the name of a workload.
-
-    Raises:
-        InputError: If it is not valid.
-    """
+    """Return the name of a workload."""
     if not re.match(WORKLOAD_NAME, name):
         raise InputError(
             f"`{name}` is not a valid name of a workload", hint="use letters, digits, `.`, `_` and `-`, at most 100"

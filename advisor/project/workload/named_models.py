@@ -52,11 +52,6 @@ def sign_tables() -> Mapping[str, Any]:
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
-def named_kind(kind: str) -> NamedModel:
-    """Return what stands for every model of a kind."""
-    return NamedModel(kind, **sign_tables()["workloads"][kind])
-
-
 def named_model(call: str) -> NamedModel | None:
     """Return the model that a call names; `None` if it names none that is known.
 

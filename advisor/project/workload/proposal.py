@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,9 +16,9 @@ from typing import Any
 
 from advisor.index.cache import DiskCache
 from advisor.index.memo import Memo
-from advisor.project.code.files import SourceFile, code_of, imported_names, source_files
+from advisor.project.code.files import SourceFile, code_of, imported_names, project_files
 from advisor.project.code.names import code_documents, names_of
-from advisor.project.workload.named_models import NamedModel, named_kind, named_model, sign_tables
+from advisor.project.workload.named_models import NamedModel, named_model, sign_tables
 
 MOST_PARSED = 500
 """Maximum number of files that are parsed; of more, as many are selected evenly."""
@@ -98,7 +98,7 @@ class _Content:
 
 def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposal | None:
     """Return the workload that imports and calls indicate; `None` without one. The cache remembers files."""
-    contents = _read(list(source_files(directory)), _Memory(cache, directory))
+    contents = _read(directory, Memo(cache, "sources") if cache else None)
     signs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, content in contents.items():
         for sign, lines in (content.signs or {}).items():
@@ -110,7 +110,7 @@ def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposa
         ranked = sorted(signs[kind].items(), key=lambda item: (named_model(item[0]) is None, -len(item[1]), item[0]))
         trains, model = any(content.trains for content in contents.values()), _most_named(signs[kind])
         return Proposal(
-            workload=(model or named_kind(kind)).workload(trains=trains),
+            workload=(model or NamedModel(kind, **sign_tables()["workloads"][kind])).workload(trains=trains),
             signs=tuple(f"{sign} ({places[0]})" for sign, places in ranked),
             skipped=skipped,
         )
@@ -131,44 +131,32 @@ def _most_named(signs: Mapping[str, Sequence[str]]) -> NamedModel | None:
     return first if most > second else None
 
 
-class _Memory:
-    """Remembers what the files of a project contained, by their size and time of change."""
-
-    def __init__(self, cache: DiskCache | None, directory: Path) -> None:
-        self._memo = Memo(cache, "sources") if cache else None
-        self._directory = directory.resolve()
-        self._stored = (self._memo.read(self._directory) if self._memo else None) or {}
-
-    def content(self, file: SourceFile) -> _Content | None:
-        """Return what a file contains; `None` if it is new or has changed."""
-        size, modified, record = self._stored.get(file.name, (-1, -1, {}))
-        return _Content(**record) if (size, modified) == (file.size, file.modified) else None
-
-    def store(self, files: Iterable[SourceFile], contents: dict[str, _Content]) -> None:
-        """Remember what files contain, and forget all others."""
-        records = {f.name: [f.size, f.modified, _record(contents[f.name])] for f in files if f.name in contents}
-        if self._memo is not None and records != self._stored:
-            self._memo.write(self._directory, records)
-
-
 def _record(content: _Content) -> dict[str, Any]:
     return {name: value for name, value in asdict(content).items() if value or (name == "signs" and value is not None)}
 
 
-def _read(files: Sequence[SourceFile], memory: _Memory) -> dict[str, _Content]:
-    """Return what each file contains, by its name; files that cannot be read are left out."""
+def _read(directory: Path, memo: Memo | None) -> dict[str, _Content]:
+    """Return what each file of a project contains, by its name; files that cannot be read are left out.
+
+    The memo has what the files contained, with their sizes and times of change.
+    """
+    files, place = list(project_files(directory)), directory.resolve()
+    stored = (memo.read(place) if memo else None) or {}
     contents: dict[str, _Content] = {}
     for file in files:
+        size, modified, record = stored.get(file.name, (-1, -1, {}))
+        is_unchanged = (size, modified) == (file.size, file.modified)
         try:
-            contents[file.name] = memory.content(file) or _search(file.read(), is_notebook=file.is_notebook)
+            contents[file.name] = _Content(**record) if is_unchanged else _search(file)
         except OSError:
             continue
-    matters = [file for file in files if file.name in contents and contents[file.name].matters]
-    for file in _evenly(matters):
+    for file in _evenly([file for file in files if file.name in contents and contents[file.name].matters]):
         content = contents[file.name]
         if content.signs is None and not content.error:
             _parse(file, content)
-    memory.store(files, contents)
+    records = {f.name: [f.size, f.modified, _record(contents[f.name])] for f in files if f.name in contents}
+    if memo is not None and records != stored:
+        memo.write(place, records)
     return contents
 
 
@@ -177,10 +165,11 @@ def _evenly(files: Sequence[SourceFile]) -> list[SourceFile]:
     return [files[int(number * step)] for number in range(min(len(files), MOST_PARSED))]
 
 
-def _search(content: bytes, *, is_notebook: bool) -> _Content:
+def _search(file: SourceFile) -> _Content:
     """Return what the text of a file shows; the file is not parsed."""
+    content = file.read()
     trains = any(method in content for method in _TRAINS)
-    if is_notebook:
+    if file.is_notebook:
         return _Content(trains=trains, matters=_names().library.search(content) is not None)
     imports = sorted(name.decode() for name in imported_names(content, _names().library))
     matters = not _names().roots.isdisjoint(imports) and _names().word.search(content) is not None

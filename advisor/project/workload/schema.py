@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -55,7 +56,7 @@ class _File(_Model):
     workload: list[_Workload] = []
 
 
-def workloads_from(document: dict[str, Any], path: Path) -> tuple[ProfiledWorkload, ...]:
+def workloads_from(document: Mapping[str, Any], path: Path) -> tuple[ProfiledWorkload, ...]:
     """Return the workloads of a file.
 
     Raises:

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from advisor.domain.words import interval_text, ratio_text
+from advisor.domain.words import interval_text, listed, ratio_text
 from advisor.report.advice.formats.text import evidence_lines
 from advisor.report.advice.interpreters import criterion_text
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
 from advisor.report.phrases import prediction_document, version_change
-from advisor.resolve.explanation.alternatives import Alternative, Explanation, alternatives_of
+from advisor.resolve.explanation.alternatives import Alternative, Explanation
 from advisor.resolve.explanation.prices import Price
 from knowledge.domain.identity import plain
 from knowledge.estimate.interface import Prediction
@@ -71,9 +71,8 @@ def _speed(prediction: Prediction | None) -> str:
 
 
 def _changes(changes: Sequence[tuple[str, str, str]]) -> str:
-    texts = [f"{name} {version_change(before, after)}" for name, before, after in changes[:_MAX_CHANGES]]
-    more = len(changes) - len(texts)
-    return ", ".join(texts) + (f" and {more} more" if more else "") if texts else "the same stack"
+    texts = [f"{name} {version_change(before, after)}" for name, before, after in changes]
+    return listed(texts, _MAX_CHANGES) or "the same stack"
 
 
 def explanation_text(explanation: Explanation, layout: Layout | None = None) -> str:
@@ -103,8 +102,9 @@ def _explanation_blocks(e: Explanation) -> Iterator[Block]:
     if change is not None:
         yield labelled("evidence", evidence_lines(change, most=len(change.evidence)))
     yield labelled("rules", e.verdicts)
-    for title, alternative in alternatives_of(e):
-        yield labelled("why not", [f"{alternative.version}, {title}:", *_alternative_lines(alternative)])
+    for title, alternative in (("the newest", e.against_newest), ("the runner-up", e.runner_up)):
+        if alternative is not None:
+            yield labelled("why not", [f"{alternative.version}, {title}:", *_alternative_lines(alternative)])
 
 
 def _alternative_lines(a: Alternative) -> Iterator[str]:

@@ -174,11 +174,7 @@ def setting_lines(
     """Yield a line for each setting with a clear effect: how large it is for which workloads, and what it rests on.
 
     So has each setting that the advice recommends. Other settings without a clear effect are named in one line.
-
-    Args:
-        effects: Effects of all settings that were compared.
-        recommended: What the advice says about some of them.
-        combined: Effect of all recommended settings together.
+    `combined` is the effect of all recommended settings together.
     """
     advice = {(s.package, f"{s.name}={s.value}"): s for s in recommended}
     groups = _groups(effects)

@@ -23,14 +23,7 @@ _SMALLEST_SHARE = 0.004
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """One rectangle of a treemap, with positions and lengths in percent of the whole.
-
-    Attributes:
-        label: Name of the package, or the number of packages that are drawn together.
-        size: Size as text.
-        place: The rectangle.
-        labelled: Whether it is high enough for a label.
-    """
+    """One rectangle of a treemap, in percent of the whole: a package, or several; only high ones are labelled."""
 
     label: str
     size: str
@@ -80,10 +73,7 @@ def _document(stack: StackSizes) -> dict[str, Any]:
 
 
 def tiles(stack: StackSizes, *, is_narrow: bool = False) -> tuple[Tile, ...]:
-    """Return the treemap of a stack, the largest package first; packages without a known size are left out.
-
-    In a narrow window, labels have several lines.
-    """
+    """Return the treemap of the packages of known size, the largest first; labels have several lines if narrow."""
     width, height = _NARROW_MAP if is_narrow else _WIDE_MAP
     measure = stack.best_known
     entries = [(p.name, p.size(measure) or 0) for p in stack.largest_first if p.size(measure)]

@@ -181,7 +181,7 @@ def listed_findings(report: AdviceResult) -> tuple[tuple[AdviceFinding, ...], in
 def unknown_lines(report: AdviceResult) -> Iterator[str]:
     """Yield what the advice does not know about its own stack."""
     basis, prediction = report.advice.basis, report.advice.prediction
-    if not basis.includes_speed:
+    if "speed" not in basis.criteria:
         yield f"the speed of every package: objective `{basis.objective}` ignores it"
         return
     versions = report.advice.optimum.stack.versions
@@ -213,7 +213,7 @@ def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
     """Return one or two lines about what a score is based on, and which packages have an unknown speed."""
     others = [name for name in basis.criteria if name not in _COMMON]
     criteria = ", ".join([*others, "rules, builds and freshness"])
-    if not basis.includes_speed:
+    if "speed" not in basis.criteria:
         return [f"{criteria} of all packages; objective `{basis.objective}` ignores speed"]
     measured = f"{quoted(basis.measured)} measured on comparable hardware" if basis.measured else "nothing measured"
     speed = f"speed from a gain of {100 * basis.min_gain:.3g} %"

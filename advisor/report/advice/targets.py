@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.api.targets import TargetResults
-from advisor.domain.words import count, quoted
+from advisor.domain.words import count, listed, quoted
 from advisor.report.advice.formats.json import advice_document
 from advisor.report.advice.formats.text import summary_block
 from advisor.report.advice.reasons import price_difference
@@ -52,9 +52,8 @@ def _cost(price: Price) -> str:
     """Return what a target loses by the agreement."""
     if not price.changes:
         return "no cost"
-    changes = [f"`{name}` {own} -> {agreed}" for name, agreed, own in price.changes[:_MAX_CHANGES]]
-    more = f" and {len(price.changes) - len(changes)} more" if len(price.changes) > len(changes) else ""
-    return f"{', '.join(changes)}{more}: {price_difference(price)}"
+    changes = [f"`{name}` {own} -> {agreed}" for name, agreed, own in price.changes]
+    return f"{listed(changes, _MAX_CHANGES)}: {price_difference(price)}"
 
 
 def targets_json(results: TargetResults) -> str:

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from advisor.domain.words import count, no_speedup_text, operations_text, speed_text, workload_text
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.comparison import PackageChange
+from advisor.gate.comparison import PackageChange, SettingChange
 from advisor.gate.findings import Cause, Finding, Place, gate_codes
-from advisor.gate.setting_changes import SettingChange
 from knowledge.estimate.interface import Effect, Prediction
 
 

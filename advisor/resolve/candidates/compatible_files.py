@@ -85,12 +85,7 @@ class CompatibleFileReader:
         """Return the compatible files of a page, from the cache if possible."""
         if not page.digest:
             return self._select(page, name)
-        question = self._question(page)
-        if (stored := self._memo.read(question)) is not None:
-            return _load(stored)
-        offers = self._select(page, name)
-        self._memo.write(question, _dump(offers))
-        return offers
+        return _load(self._memo.answer(self._question(page), lambda: _dump(self._select(page, name))))
 
     def of_version(self, page: ProjectPage, name: NormalizedName, version: Version) -> tuple[CompatibleFile, ...]:
         """Return the compatible files of one version; like :meth:`read`, but without parsing the others."""

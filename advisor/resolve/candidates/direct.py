@@ -45,12 +45,8 @@ def with_direct_packages(
     """Return a problem with the one candidate of each package that comes from no index.
 
     These are the packages that the project requires from an address, and those that such packages require from an
-    address. What an address requires from an index is left to the resolver.
-
-    Args:
-        problem: The problem.
-        client: The indexes, with the cache.
-        skip: Called with the reason for each address that cannot be read, which is then left out; `None` to raise it.
+    address. What an address requires from an index is left to the resolver. If `skip` is stated, addresses that cannot
+    be read are left out, and it is called with the reason for each.
 
     Raises:
         BuildsNeededError: If the requirements of a package are only known after a build, and builds were not allowed.

@@ -116,7 +116,7 @@ class DirectReader:
         @contextmanager
         def tree(_: bool) -> Iterator[Path]:
             with tempfile.TemporaryDirectory(prefix="seshat-archive-", ignore_cleanup_errors=True) as folder:
-                yield self._client.unpack(file, Path(folder, "source"))
+                yield self._client.distributions.unpack(file, Path(folder, "source"))
 
         # An address may have other content tomorrow; the hash says which content this is.
         digest = self._client.pinned(file).sha256

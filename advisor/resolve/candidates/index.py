@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -105,10 +104,7 @@ class IndexCandidates:
         return self._candidates[name]
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
-        """Return the dependencies of a candidate on the target, or the additional ones of an extra.
-
-        `None` if the candidate's metadata is malformed, contradicts its file, or needs a build.
-        """
+        """Return a candidate's dependencies, or the additional ones of an extra; `None` if its metadata is unusable."""
         key = (candidate.file.url, extra)
         if key not in self._dependencies:
             try:
@@ -133,7 +129,7 @@ class IndexCandidates:
         self._request_sizes([c.file for c in candidates if not self._is_sized(c)])
         if self._problem.policy.build_sdists:
             unbuilt = [c for c in unread if self._is_unbuilt(c)]
-            # An older version shall not be chosen because its build happens to need less than that of the newest one.
+            # An older version shall not be chosen because its build happens to need less than the newest one's build.
             newest = [c for name in sorted({c.name for c in unbuilt}) if (c := self._newest_unbuilt(name)) is not None]
             self._client.prefetch_builds(c.file for c in (*unbuilt, *newest))
             pending = [*newest, *pending]
@@ -156,9 +152,7 @@ class IndexCandidates:
     def _request_sizes(self, files: Sequence[DistributionFile]) -> None:
         self._client.prefetch_sizes(files)
         for file in files:
-            self._requested_sizes[file.url] = None
-            with contextlib.suppress(UnavailableError):
-                self._requested_sizes[file.url] = self._client.size(file)
+            self._requested_sizes[file.url] = self._client.size(file)
 
     def _is_sized(self, candidate: Candidate) -> bool:
         """Whether the size of a candidate is known, or does not matter."""
@@ -348,11 +342,8 @@ class IndexCandidates:
         pending = [
             requirement
             for requirement in (*metadata.requires, *requirements_for(metadata.variant_requires, environment))
-            if (
-                self._problem.applies(requirement)
-                if extra is None
-                else self._problem.applies(requirement, extra) and not self._problem.applies(requirement)
-            )
+            if self._problem.applies(requirement, extra or "")
+            and (extra is None or not self._problem.applies(requirement))
         ]
         if question is not None and not (candidate.is_sdist or metadata.variant_requires):
             self._requirements.write(question, [str(requirement) for requirement in pending])

@@ -100,12 +100,7 @@ class Substitution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedReplacements:
-    """Which packages may replace others.
-
-    Attributes:
-        by_hardware: Whether replacements are allowed that depend on nothing but the hardware.
-        by_name: Replacement by package, whatever it must not need.
-    """
+    """Which packages may replace others: those that depend on nothing but the hardware, and those that are named."""
 
     by_hardware: bool = False
     by_name: Mapping[NormalizedName, NormalizedName] = field(default_factory=dict)
@@ -223,10 +218,7 @@ class ResolutionProblem:
         fresh = {substitution.package: substitution for substitution in substitutions}
         limits = tuple(
             RootRequirement(
-                requirement=Requirement(f"{s.replacement}{s.versions}"),
-                origin=s.source,
-                constraint=True,
-                is_added=True,
+                requirement=Requirement(f"{s.replacement}{s.versions}"), origin=s.source, constraint=True, is_added=True
             )
             for s in fresh.values()
             if s.versions
@@ -241,8 +233,6 @@ class ResolutionProblem:
 
     def with_overridden_roots(self) -> ResolutionProblem:
         """Return the problem with its overrides applied to the project's own requirements."""
-        if not self.overrides:
-            return self
         return replace(self, roots=tuple(new for root in self.roots for new in self._overridden_root(root)))
 
     def _overridden_root(self, root: RootRequirement) -> tuple[RootRequirement, ...]:
@@ -317,11 +307,8 @@ class DirectPackage:
 class Dependency:
     """A package that a candidate or the project requires, with the required extras.
 
-    Attributes:
-        name: The package.
-        requirement: The requirement on it.
-        instead_of: Package that is required by name, if this one takes its place; else `None`.
-        source: Where it is written that the package is required, if the metadata does not state it; else empty.
+    `instead_of` is the package that is required by name, if this one takes its place. `source` says where the
+    requirement is written, if that is not the metadata.
     """
 
     name: NormalizedName

@@ -9,18 +9,14 @@ from dataclasses import dataclass, replace
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.domain.words import listed, quoted
 from advisor.index.client import IndexClient
 from advisor.index.pages.filenames import split_variant_label
 from advisor.index.pages.page import DistributionFile
 from advisor.index.pages.reader import ProjectPage
 from advisor.index.variants.markers import VariantEnvironment
 from advisor.index.variants.metadata import NULL_LABEL, VariantMetadata
-from advisor.index.variants.order import (
-    order_variants,
-    property_texts,
-    why_unsupported,
-    with_static_properties,
-)
+from advisor.index.variants.order import order_variants, property_texts, why_unsupported, with_static_properties
 from advisor.resolve.candidates.compatible_files import (
     SDIST_RANK,
     CompatibleFile,
@@ -158,14 +154,13 @@ class VariantFileReader:
             return ""
         label = label_of(candidate.file)
         refused = [f"`{name}` ({_short(reason)})" for name, reason in variants.refused.items()]
-        unusable = f"; not possible: {_some(refused)}" if refused else ""
+        unusable = f"; not possible: {listed(refused, _FEW)}" if refused else ""
         if not label:
             what = "its sdist" if candidate.is_sdist else "its wheel without a variant"
             return f"`{candidate.name} {candidate.version}` has variants, and {what} is installed{unusable}"
         properties = self.environment(candidate).properties
-        means = f" ({_some([f'`{text}`' for text in properties])})" if properties else ""
-        names = _some([f"`{name}`" for name in variants.supported])
-        count = len(variants.supported)
+        means = f" ({quoted(properties, _FEW)})" if properties else ""
+        count, names = len(variants.supported), quoted(variants.supported, _FEW)
         choice = (
             "the only variant that the target supports"
             if count == 1
@@ -186,7 +181,3 @@ def label_of(file: DistributionFile) -> str:
 
 def _short(reason: str) -> str:
     return reason.partition(": ")[2] or reason
-
-
-def _some(texts: Sequence[str]) -> str:
-    return ", ".join(texts[:_FEW]) + (f" and {len(texts) - _FEW} more" if len(texts) > _FEW else "")

@@ -40,18 +40,9 @@ class ScoreBasis:
         """The criteria of the objective, in order."""
         return CRITERIA[self.objective]
 
-    @property
-    def includes_speed(self) -> bool:
-        """Whether speed is one of the criteria."""
-        return "speed" in self.criteria
-
 
 def score_basis(
-    stack: Mapping[str, Version],
-    baseline: Mapping[str, Version],
-    *,
-    score: StackScore,
-    unmeasured: Iterable[str],
+    stack: Mapping[str, Version], baseline: Mapping[str, Version], *, score: StackScore, unmeasured: Iterable[str]
 ) -> ScoreBasis:
     """Return what the score of a stack is based on; speed is compared with the baseline, which may be empty."""
     terms = score.estimator.terms({name: [version] for name, version in stack.items()}, baseline or stack)

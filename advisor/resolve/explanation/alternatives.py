@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
@@ -87,15 +86,12 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
     candidate = stack.get(name)
     if candidate is None:
         raise InputError(f"the recommended stack does not contain `{name}`", hint="`advisor tree` lists its packages")
-    candidates = request.source.candidates(name)
-    newest = candidates[0].version
+    newest = request.source.candidates(name)[0].version
     from advisor.resolve.explanation import graph as graphs
 
     graph = graphs.dependency_graph(request.problem, request.source, advice.optimum.stack)
     paths, has_more = graphs.paths_to(graph, name)
-    newest_alternative = (
-        None if newest == candidate.version else best_with_version(request, advice.optimum, name, newest)
-    )
+    against_newest = None if newest == candidate.version else best_with_version(request, advice.optimum, name, newest)
     others = ",".join(f"!={version}" for version in sorted({candidate.version, newest}))
     runner_up = _alternative(request, advice.optimum, name, Requirement(f"{name}{others}"), None)
     return Explanation(
@@ -108,7 +104,7 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
         more_paths=has_more,
         verdicts=tuple(f"{v.message} ({v.source})" for v in request.score.rules.judge(name, candidate.version)),
         prediction=advice.prediction,
-        against_newest=newest_alternative,
+        against_newest=against_newest,
         runner_up=None if runner_up.conflict else runner_up,
         replaces=tuple(r for r in replaced if r.replacement == name),
     )
@@ -150,9 +146,3 @@ def _alternative(
         prediction=request.score.estimator.predict(best.stack.versions, optimum.stack.versions),
         changes=differences(optimum.stack.versions, best.stack.versions),
     )
-
-
-def alternatives_of(explanation: Explanation) -> Sequence[tuple[str, Alternative]]:
-    """Return the alternatives, each with its title."""
-    titles = (("the newest", explanation.against_newest), ("the runner-up", explanation.runner_up))
-    return [(name, alternative) for name, alternative in titles if alternative is not None]

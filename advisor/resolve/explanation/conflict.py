@@ -17,9 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
-from packaging.version import Version
 
 from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
@@ -88,10 +86,7 @@ def _find_contradiction(request: ResolutionRequest) -> Contradiction | None:
 
 
 def _solve(encoding: Encoding, effort: Effort, assumptions: Sequence[Literal]) -> SolverResult:
-    """Solve a model, if possible with known metadata only, or at least without reading sdists, which are large.
-
-    Such a solution is the fastest proof that there is no conflict.
-    """
+    """Solve a model, if possible with known metadata only, or at least without sdists: that is the fastest proof."""
     model = encoding.solvable_model()
     for avoided in (encoding.unread(), encoding.unread(only_sdists=True)):
         if avoided:
@@ -318,18 +313,12 @@ def _span(candidates: Sequence[Candidate]) -> str:
 
 
 def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> ResolutionProblem | None:
-    """Return a problem without one constraint, or with a requirement that admits every version.
-
-    `None` if there is nothing to relax.
-    """
+    """Return a problem without one constraint, or with a free requirement; `None` if there is nothing to relax."""
     if not root.requirement.specifier and not root.hashes:
         return None
     if root.constraint:
         return replace(problem, roots=tuple(r for r in problem.roots if r is not root))
-    free = Requirement(str(root.requirement))
-    free.specifier = SpecifierSet()
-    relaxed = replace(root, requirement=free, hashes=frozenset())
-    return replace(problem, roots=tuple(relaxed if r is root else r for r in problem.roots))
+    return replace(problem, roots=tuple(r.without_versions() if r is root else r for r in problem.roots))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,9 +328,6 @@ class _Demand:
     requirement: Requirement
     root: RootRequirement
     parent: NormalizedName | None
-
-    def admits(self, version: Version) -> bool:
-        return admits(self.requirement, version)
 
 
 def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) -> Conflict | None:
@@ -374,11 +360,11 @@ def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) ->
 def _conflict_on(name: NormalizedName, demands: Sequence[_Demand], source: CandidateSource) -> Conflict | None:
     """Return the smallest conflict of at most two requirements on one package; `None` if there is none."""
     versions = [candidate.version for candidate in source.candidates(name)]
-    if any(all(demand.admits(version) for demand in demands) for version in versions):
+    if any(all(admits(demand.requirement, version) for demand in demands) for version in versions):
         return None
     for size in (1, 2):
         for some in itertools.combinations(demands[:_MOST_DEMANDS], size):
-            if not any(all(demand.admits(version) for demand in some) for version in versions):
+            if not any(all(admits(demand.requirement, version) for demand in some) for version in versions):
                 roots = tuple(dict.fromkeys(demand.root for demand in some))
                 relations = sorted({(demand.parent, name) for demand in some if demand.parent is not None})
                 return Conflict(roots=roots, relations=tuple(relations), rules=())

@@ -32,15 +32,7 @@ _MOST_NAMES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceFinding:
-    """A warning or a note about the recommendation.
-
-    Attributes:
-        code: Stable code, such as ``ADV101``.
-        severity: ``warning`` or ``note``.
-        message: One sentence.
-        package: The package that it is about, or empty.
-        source: Where the fact comes from, or empty.
-    """
+    """A ``warning`` or a ``note`` about the recommendation: one sentence, with a stable code such as ``ADV101``."""
 
     code: str
     severity: str
@@ -76,11 +68,7 @@ def run_obstacle(label: str, versions: Mapping[str, Version], score: StackScore)
 
 
 def collect_findings(
-    request: ResolutionRequest,
-    optimum: Optimum,
-    prediction: Prediction,
-    *,
-    current: Mapping[str, Version],
+    request: ResolutionRequest, optimum: Optimum, prediction: Prediction, *, current: Mapping[str, Version]
 ) -> list[AdviceFinding]:
     """Return the findings about the best stack of a request, and about the current lock, which may be empty."""
     source, rules, stack = request.source, request.score.rules, optimum.stack
@@ -162,7 +150,7 @@ def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:
 def _slowdown_findings(
     request: ResolutionRequest, stack: CandidateStack, current: Mapping[str, Version]
 ) -> Iterator[AdviceFinding]:
-    """Yield the documented slow-downs of a stack, and those of the baseline and the current lock that it avoids."""
+    """Yield the documented slow-downs of a stack, and the ones of the baseline and the current lock that it avoids."""
     score = request.score
     scored = score.slowdowns if "speed" in CRITERIA[score.objective] else None
     remaining = set()

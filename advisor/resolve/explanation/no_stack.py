@@ -72,13 +72,10 @@ def untried_sdists_error(request: ResolutionRequest) -> BuildsNeededError | None
 def error_about_size(
     request: ResolutionRequest, smallest: Sequence[Optimum], *, not_compared: str = "", further: str = ""
 ) -> SizeLimitError:
-    """Return the error that no stack satisfies the limit of the download.
+    """Return the error that no stack satisfies the limit of the download, with the smallest of several stacks.
 
-    Args:
-        request: The request that has a limit.
-        smallest: The smallest stack of each way to state the problem.
-        not_compared: Which other ways to state it were not compared; empty if all were.
-        further: What stacks have to satisfy in addition to the requirements.
+    There is one stack for each way to state the problem, without those that were not compared. `further` is what stacks
+    have to satisfy in addition to the requirements.
     """
     best = min(smallest, key=lambda optimum: optimum.bounds[0].value)
     size = best.bounds[0].value

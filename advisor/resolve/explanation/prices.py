@@ -126,16 +126,12 @@ def python_prices(
             origin = f"{origin}, without a wheel of {quoted([f'{c.name} {c.version}' for c in further])}"
         price = _price(f"Python {version}", origin, solved, other)
         # Each interpreter has its own candidates, so values of objectives cannot be compared.
-        faster = price.prediction is not None and price.prediction.speedup > 1
-        prices.append(replace(price, binds=faster or price.libyears > 0))
+        prices.append(replace(price, binds=price.speedup > 1 or price.libyears > 0))
     return tuple(prices)
 
 
 def with_own_baseline(request: ResolutionRequest) -> ResolutionRequest:
-    """Return the request with the baseline of its own problem, as an advice for this problem has it.
-
-    The baseline stays as it is if the plain resolver finds none.
-    """
+    """Return the request with the baseline of its own problem, or unchanged if the plain resolver finds none."""
     try:
         baseline = resolve_newest_stack(request.problem, request.source, request.effort.limit, max_rounds=FIRST_ROUNDS)
     except NoStackError:

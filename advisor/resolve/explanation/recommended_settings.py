@@ -102,10 +102,7 @@ def recommended_settings(
 
 
 def compared_effects(
-    stack: Mapping[str, Version],
-    estimator: Estimator,
-    settings: TargetSettings,
-    listed: Collection[RecommendedSetting],
+    stack: Mapping[str, Version], estimator: Estimator, settings: TargetSettings, listed: Collection[RecommendedSetting]
 ) -> tuple[SettingEffect, ...]:
     """Return the measured effects of run-time settings of the frameworks of a stack.
 

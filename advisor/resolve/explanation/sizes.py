@@ -24,14 +24,7 @@ Measure = Literal["installed", "download"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageSize:
-    """The sizes of one package, in bytes.
-
-    Attributes:
-        name: Its name.
-        version: Its version.
-        download: Size of its file; `None` if it is not known.
-        installed: Size of its unpacked files, without the bytecode that installers compile; `None` if it is not known.
-    """
+    """The sizes in bytes of a package's file, and of its unpacked files without bytecode; `None` if not known."""
 
     name: str
     version: str

@@ -20,15 +20,7 @@ from advisor.resolve.candidates.problem import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplacedPackage:
-    """A package that is required, and that another one in the stack takes the place of.
-
-    Attributes:
-        name: The package.
-        replacement: The package in the stack.
-        by_project: Whether the project itself requires the package.
-        required_by: Packages of the stack that require it, sorted.
-        source: Where it is stated that one may take the place of the other.
-    """
+    """A package that is required, and that another one in the stack takes the place of, as a source states."""
 
     name: NormalizedName
     replacement: NormalizedName

@@ -42,13 +42,9 @@ def optimise(
 ) -> Optimum:
     """Return the best stack.
 
-    Args:
-        problem: The problem.
-        source: The candidates.
-        costs: What stacks cost, and what is excluded.
-        start: A stack to start from, such as the baseline: its packages are loaded first, and it is the first hint.
-        effort: Work limit for each objective of each iteration, and time limit of the search.
-        explicit: Number of candidates of each package that are explicit from the beginning.
+    The packages of the stack to start from, such as the baseline, are loaded first, and it is the first hint. Of each
+    package, `explicit` candidates are explicit from the beginning. The effort limits the work for each objective of
+    each iteration, and the time of the search.
 
     Raises:
         InfeasibleError: If no stack satisfies the requirements and the rules.

@@ -116,10 +116,7 @@ class Search:
     def excludes_failed_builds(
         self, stack: Sequence[Candidate], extras: Mapping[NormalizedName, Collection[str]]
     ) -> bool:
-        """Whether other packages of a stack exclude the failed builds that are newer than its versions.
-
-        Otherwise the stack is forbidden from then on.
-        """
+        """Whether other packages exclude the newer failed builds; otherwise the stack is forbidden from then on."""
         failed = {c.name: versions for c in stack if (versions := self._source.failed_newer(c))}
         if not failed:
             return True

@@ -29,13 +29,7 @@ def negated(literal: Literal) -> Literal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """The work limit of one call of the solver.
-
-    Attributes:
-        work: Deterministic work, in the solver's unit (about a second on a slow machine).
-        workers: Number of threads.
-        limit: Time limit of the whole question.
-    """
+    """Limits: deterministic work of one call (about a second on a slow machine), threads, and time of the question."""
 
     work: float = 60.0
     workers: int = 1
@@ -132,13 +126,10 @@ class SolverModel:
         hint: Mapping[Literal, bool] | None = None,
         assumptions: Sequence[Literal] = (),
     ) -> SolverResult:
-        """Return a solution, the cheapest one if there are costs.
+        """Return a solution, the cheapest one if Booleans that are true have costs; none of these is negated.
 
-        Args:
-            effort: Work limit.
-            costs: Cost of each Boolean that is true; none is negated.
-            hint: Values to try first.
-            assumptions: Literals that must be true; if there is no solution, the result has those that cause it.
+        The hint has values to try first. Assumptions must be true; if there is no solution, the result has those that
+        cause it.
         """
         proto = self._proto
         proto.clear_objective()

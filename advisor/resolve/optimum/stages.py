@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from packaging.utils import NormalizedName
@@ -18,12 +19,7 @@ from advisor.resolve.score.costs import Bound, Budget, Objective
 class Stages:
     """Solves the objectives one after the other, with the values of the earlier ones fixed."""
 
-    def __init__(
-        self,
-        encoding: Encoding,
-        effort: Effort,
-        start: Sequence[Candidate],
-    ) -> None:
+    def __init__(self, encoding: Encoding, effort: Effort, start: Sequence[Candidate]) -> None:
         self._encoding = encoding
         self._terms = CostTerms(encoding)
         self._effort = effort
@@ -76,15 +72,14 @@ class Stages:
         self._optimal = (model, next((terms for terms in reversed(costs) if terms), {})) if is_comparable else None
         return tuple(bounds), self._last
 
-    def _cost_terms(self, objectives: Sequence[Objective]) -> list[dict[Literal, int]]:
-        costs = [self._terms.of_choices(o.costs, o.pairs) for o in objectives]
+    def _cost_terms(self, objectives: Sequence[Objective]) -> list[Counter[Literal]]:
+        costs = [Counter(self._terms.of_choices(o.costs, o.pairs)) for o in objectives]
         # All packages are as explicit as the costs need before their releases are compared.
         for terms, objective in zip(costs, objectives, strict=True):
-            terms |= self._terms.of_differences(objective.different)
-            terms |= self._terms.of_absences(objective.absent)
-            for further in (self._terms.of_options(objective.options), self._terms.of_combinations(objective.together)):
-                for literal, cost in further.items():
-                    terms[literal] = terms.get(literal, 0) + cost
+            terms.update(self._terms.of_differences(objective.different))
+            terms.update(self._terms.of_absences(objective.absent))
+            terms.update(self._terms.of_options(objective.options))
+            terms.update(self._terms.of_combinations(objective.together))
         return costs
 
     def _bounds_of_answer(

@@ -86,10 +86,7 @@ def agree(solved: Mapping[str, Solved], *, limit: TimeLimit) -> Agreement:
 
 
 def differing(stacks: Iterable[tuple[ResolutionRequest, Iterable[Candidate]]]) -> tuple[str, ...]:
-    """Return the packages that the stacks of some requests have in different releases, sorted.
-
-    A package that replaces another one counts as that one.
-    """
+    """Return the packages in different releases, sorted; one that replaces another package counts as that one."""
     releases: dict[str, set[str]] = {}
     for request, stack in stacks:
         for candidate in stack:
@@ -121,7 +118,7 @@ class _JointTargets:
     def __init__(self, requests: Sequence[ResolutionRequest]) -> None:
         self._requests = requests
         self._costs = [CriterionCosts(request.score) for request in requests]
-        self._originals: dict[str, Candidate] = {}
+        self._originals: dict[str, tuple[IndexCandidates, Candidate]] = {}
         roots = tuple(
             replace(root, requirement=_renamed(number, root.requirement))
             for number, request in enumerate(requests)
@@ -141,16 +138,12 @@ class _JointTargets:
     def _joint(self, number: int, candidate: Candidate) -> Candidate:
         # Several targets may have the same file: its address identifies it in the search.
         file = replace(candidate.file, url=f"{number} {candidate.file.url}")
-        self._originals[file.url] = candidate
+        self._originals[file.url] = self._requests[number].source, candidate
         return replace(candidate, name=_name(number, candidate.name), file=file)
-
-    def _original(self, candidate: Candidate) -> tuple[IndexCandidates, Candidate]:
-        """Return the source of the target that has a candidate, and the candidate as it is there."""
-        return self._requests[_separated(candidate.name)[0]].source, self._originals[candidate.file.url]
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
         number, _ = _separated(candidate.name)
-        source, original = self._original(candidate)
+        source, original = self._originals[candidate.file.url]
         dependencies = source.dependencies(original, extra)
         if dependencies is None:
             return None
@@ -159,15 +152,15 @@ class _JointTargets:
         )
 
     def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
-        source, original = self._original(candidate)
+        source, original = self._originals[candidate.file.url]
         return source.lacks_extra(original, extra)
 
     def is_known(self, candidate: Candidate) -> bool:
-        source, original = self._original(candidate)
+        source, original = self._originals[candidate.file.url]
         return source.is_known(original)
 
     def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
-        source, original = self._original(candidate)
+        source, original = self._originals[candidate.file.url]
         return source.failed_newer(original)
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:
@@ -191,7 +184,7 @@ class _JointTargets:
     def separated(self, stack: Iterable[Candidate]) -> list[CandidateStack]:
         stacks: list[list[Candidate]] = [[] for _ in self._requests]
         for candidate in stack:
-            stacks[_separated(candidate.name)[0]].append(self._originals[candidate.file.url])
+            stacks[_separated(candidate.name)[0]].append(self._originals[candidate.file.url][1])
         return [CandidateStack(sorted(one)) for one in stacks]
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:

@@ -80,7 +80,7 @@ class Objective:
         name: Name in the proof.
         costs: Cost of each choice, a whole number; an absent package costs nothing. A negative cost is a reward, which
             counts only if something chosen requires the package; such packages must be loaded from the beginning.
-        pairs: Cost of each pair of choices; the second one may be that a package is absent. A cost below that of the
+        pairs: Cost of each pair of choices; the second one may be that a package is absent. A cost below the one of the
             absence is a reward as above.
         together: Cost of stacks that have all of some choices, not negative.
         options: Cost of the extras that may be required in addition.

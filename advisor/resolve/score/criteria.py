@@ -11,12 +11,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import (
-    NO_PACKAGES,
-    Candidate,
-    CandidatePolicy,
-    CandidateStack,
-)
+from advisor.resolve.candidates.problem import NO_PACKAGES, Candidate, CandidatePolicy, CandidateStack
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.costs import Bound, Candidates, Choice, Objective
 from advisor.resolve.score.setting_choice import TargetSettings
@@ -49,8 +44,8 @@ def hours_behind(offered: Iterable[Candidate]) -> dict[Version, int]:
     """Return how many hours each version of a package is behind the newest, by upload time.
 
     An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
-    consecutive versions differ by at least an hour. The builds of a release are equally fresh: its time is that of the
-    first upload, because some indexes give no times. If no build of some release has one, a release counts as a month.
+    consecutive versions differ by an hour or more. The builds of a release are equally fresh: the first upload decides,
+    because some indexes give no times. If no build of some release has a time, a release counts as a month.
     """
     offered = sorted({c.version: c for c in offered}.values(), key=lambda c: c.version, reverse=True)
     uploads: dict[str, float | None] = {}
@@ -105,7 +100,7 @@ class StackScore:
         baseline: The stack that a plain resolver installs.
         young_after: ISO 8601 time in UTC; files uploaded later count as young.
         settings: The run-time settings that may be chosen; `None` if none may.
-        names: The criteria, in order; by default those of the objective.
+        names: The criteria, in order; by default the objective's.
         reference: The stack that speed is compared with; `None` for the newest stack of the problem that runs on the
             target. Without such a stack, speed is compared with the newest candidate of each package.
         min_gain: Smallest difference of speed that counts, as a fraction.
@@ -178,7 +173,7 @@ class StackScore:
         total = self.speed(offered)
         of_slowdowns = total.value(self.reference) - objective.value(self.reference)
         steps = most + of_slowdowns - total.value(stack)
-        if steps <= 0 or comparison.counts(*self.whole_gain(stack, only_counted=True)):
+        if steps <= 0 or comparison.counted(*self.whole_gain(stack, only_counted=True)) > 0:
             return None
         measured = {name for name, _ in total.costs} | {n for pair in total.pairs for n, _ in pair}
         choices = frozenset((c.name, c.version) for c in stack if c.name in measured)
@@ -223,7 +218,7 @@ class StackScore:
 
     @property
     def ordered_names(self) -> tuple[str, ...]:
-        """The criteria in order, with those of the smallest change of a lock."""
+        """The criteria in order, with the criteria of the smallest change of a lock."""
         names = self.names
         if self.change is None:
             return names

@@ -66,13 +66,13 @@ class CriterionCosts:
             counts = ((package, c.version, int(count(c))) for package, offered in candidates.items() for c in offered)
             return Objective(name=name, costs={(package, version): n for package, version, n in counts if n})
         if name in self._ages:
-            hours_behind, is_counted = self._score.hours_behind, self._ages[name]
-            of_package = {
-                package: hours_behind(package, of) for package, of in candidates.items() if is_counted(package)
+            costs = {
+                (package, version): hours
+                for package, of in candidates.items()
+                if self._ages[name](package)
+                for version, hours in self._score.hours_behind(package, of).items()
             }
-            return Objective(
-                name=name, costs={(package, v): hours for package, of in of_package.items() for v, hours in of.items()}
-            )
+            return Objective(name=name, costs=costs)
         make = {
             "rules": self._prices,
             "idle-builds": self._idle_builds,

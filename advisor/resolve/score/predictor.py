@@ -148,10 +148,7 @@ class Predictor:
         settings: Mapping[str, Mapping[str, str]],
         over: Mapping[str, Mapping[str, str]] | None = None,
     ) -> tuple[Effect, ...]:
-        """Predict the effect of settings, by framework, on the speed of a stack, over other settings or their absence.
-
-        An empty value is the absence of a setting.
-        """
+        """Predict the effect of settings, by framework, over others or their absence; an empty value is an absence."""
         query = ["settings", self._texts(stack), settings, *([over] if over else [])]
         return self._value(tuple[Effect, ...], query, lambda: self.estimator.setting_effects(stack, settings, over))
 

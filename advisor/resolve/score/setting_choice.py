@@ -62,10 +62,7 @@ class TargetSettings:
         return misfit is None or misfit.is_unknown
 
     def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
-        """Return a value for which only a feature of the machine is missing, and which; `None` for other values.
-
-        The framework emulates it, or ignores it.
-        """
+        """Return a value that the machine emulates or ignores, and which feature it lacks; `None` for other values."""
         choice, misfit = self._judged(framework, value, version)
         if choice is None or misfit is None or misfit.is_unknown or misfit.subject not in ("features", "capability"):
             return None
@@ -160,7 +157,7 @@ def _share_a_variable(name: str, value: str, framework: str, other: str) -> bool
     """Whether a value of a setting in one framework also applies to another one in the same process."""
     setting, backends = shipped_settings()[name], (FRAMEWORKS[framework], FRAMEWORKS[other])
     choice = setting.choice(backends[0], value)
-    # A set of processors is that of the process.
+    # A set of processors belongs to the process.
     if setting.framework(ANY) is not None or (choice is not None and choice.processors):
         return True
     one, two = (environment_of({name: value}, backend, present={}, libraries={}) for backend in backends)

@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from advisor.domain.words import count, interval_text, ratio_text
 from advisor.resolve.score.costs import Candidates, Choice, Objective, PairedChoice, counted_steps
+from knowledge.catalogue.entries import admits
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
 from knowledge.domain.ratio import MIN_GAIN, NO_GAIN, Ratio
@@ -46,7 +47,7 @@ class Slowdowns:
         pairs: dict[tuple[Choice, PairedChoice], int] = dict(objective.pairs)
         for rule in self.rules.slower:
             other = NormalizedName(rule.other)
-            others = [(other, c.version) for c in candidates.get(other, ()) if rule.concerns_other(c.version)]
+            others = [(other, c.version) for c in candidates.get(other, ()) if admits(rule.other_versions, c.version)]
             names = [NormalizedName(name) for name in rule.packages]
             slow = [(n, c.version) for n in names for c in candidates.get(n, ()) if rule.concerns(n, c.version)]
             for choice in slow:

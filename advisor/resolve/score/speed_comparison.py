@@ -13,14 +13,7 @@ from typing import TypeVar
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.score.costs import (
-    Candidates,
-    Choice,
-    Objective,
-    PairedChoice,
-    counted_steps,
-    speed_steps,
-)
+from advisor.resolve.score.costs import Candidates, Choice, Objective, PairedChoice, counted_steps, speed_steps
 from advisor.resolve.score.setting_choice import BestSettings, TargetSettings
 from knowledge.domain.ratio import MIN_GAIN, NO_GAIN, Ratio
 from knowledge.estimate.gains import FrameworkGains
@@ -104,16 +97,16 @@ class SpeedComparison:
             pair.own.mean
             for (version, companion, other), pair in gains.with_companion.items()
             if version == stack[gains.framework] and stack.get(companion) == other and companion != gains.framework
-            if pair.own.mean > 0 and not self.counts(pair.own, gains.comparisons)
+            if pair.own.mean > 0 and self.counted(pair.own, gains.comparisons) <= 0
         ]
         remaining = replace(gain, mean=gain.mean - sum(own))
-        if remaining.mean > 0 and not self.counts(remaining, gains.comparisons):
+        if remaining.mean > 0 and self.counted(remaining, gains.comparisons) <= 0:
             remaining = replace(remaining, mean=0.0)
         return remaining
 
-    def counts(self, gain: Ratio, comparisons: int) -> bool:
-        """Whether a gain is significant and large enough."""
-        return counted_steps(gain, comparisons, self.min_gain) > 0
+    def counted(self, gain: Ratio, comparisons: int) -> int:
+        """Return a gain in whole steps; 0 unless it is significant and large enough."""
+        return counted_steps(gain, comparisons, self.min_gain)
 
     def _gains(self, candidates: Candidates, reference: Mapping[str, Version]) -> Sequence[FrameworkGains]:
         offered = {str(name): [c.version for c in of] for name, of in candidates.items()}
@@ -138,10 +131,8 @@ class SpeedComparison:
             settings = self._settings_of(candidates, reference).get(name, {})
             other = settings.get(reference[name])
             return {
-                version: counted_steps(
-                    _gain_with_settings(change, settings.get(version), other, gains.comparisons),
-                    gains.comparisons,
-                    self.min_gain,
+                version: self.counted(
+                    _gain_with_settings(change, settings.get(version), other, gains.comparisons), gains.comparisons
                 )
                 for version, change in gains.alone.items()
             }
@@ -154,10 +145,7 @@ class SpeedComparison:
         return _in_tiers(steps_over(gains, reference), beaten_by)
 
     def _steps_by_companion(
-        self,
-        candidates: Candidates,
-        gains: FrameworkGains,
-        reference: Mapping[str, Version],
+        self, candidates: Candidates, gains: FrameworkGains, reference: Mapping[str, Version]
     ) -> dict[tuple[tuple[Version, ...], str], dict[Version | None, int]]:
         """Return what each version of a companion adds, for versions with it; `None` stands for an absent companion.
 
@@ -176,7 +164,7 @@ class SpeedComparison:
             return [
                 w
                 for v, c, w in own
-                if (v, c) == (version, companion) and self._counted(own[v, c, w].own, gains.comparisons) < 0
+                if (v, c) == (version, companion) and self.counted(own[v, c, w].own, gains.comparisons) < 0
             ]
 
         base = reference[gains.framework]
@@ -184,11 +172,11 @@ class SpeedComparison:
         at_reference: dict[tuple[str, Version | None], int] = {}
         # The reference's version first: the others are compared with it.
         for versions, companion, others, gain in sorted(gains.groups(), key=lambda group: base not in group[0]):
-            steps = self._counted(gain.own, gains.comparisons)
+            steps = self.counted(gain.own, gains.comparisons)
             if base in versions:
                 at_reference |= {(companion, other): steps for other in others}
-            elif self._counted(gain.framework, gains.comparisons) <= 0:
-                own = self._counted(gains.alone[versions[0]], gains.comparisons)
+            elif self.counted(gain.framework, gains.comparisons) <= 0:
+                own = self.counted(gains.alone[versions[0]], gains.comparisons)
                 steps = min(steps, at_reference.get((companion, others[0]), 0) - own)
             added.setdefault((versions, companion), {}).update(dict.fromkeys(others, steps))
         return {
@@ -198,9 +186,6 @@ class SpeedComparison:
             )
             for (versions, companion), of_others in added.items()
         }
-
-    def _counted(self, gain: Ratio, comparisons: int) -> int:
-        return counted_steps(gain, comparisons, self.min_gain)
 
 
 def _gain_with_settings(change: Ratio, own: BestSettings | None, other: BestSettings | None, comparisons: int) -> Ratio:

@@ -10,6 +10,10 @@ from typing import Any
 from knowledge.records import shipped_yaml
 
 
+class UnreadableResultError(Exception):
+    """Raised when a log contains no time to train, or a summary no valid result; its text is the reason."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRules:
     """Rules of a round for a benchmark.
@@ -32,7 +36,7 @@ class BenchmarkRules:
 
 
 def round_rules(round_: str, benchmark: str) -> BenchmarkRules:
-    """Return the rules of a round for a benchmark; those of the previous listed round if the round is not listed."""
+    """Return the rules of a round for a benchmark; if the round is not listed, the previous listed round counts."""
     rounds = mlperf_facts()["rounds"]
     earlier = [name for name in rounds if round_order(name) <= round_order(round_)] or list(rounds)[:1]
     listed = max(earlier, key=round_order)
@@ -101,5 +105,4 @@ def benchmark_name(name: str, round_: str) -> str:
 
 def mlperf_facts() -> Mapping[str, Any]:
     """Return the content of the file."""
-    document: Mapping[str, Any] = shipped_yaml("knowledge.exchange.mlperf", "facts.yaml")
-    return document
+    return shipped_yaml("knowledge.exchange.mlperf", "facts.yaml")

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from knowledge.domain.documents import lines_of
-from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
+from knowledge.exchange.mlperf.facts import UnreadableResultError
 
 _V05 = re.compile(r":::MLPv0\.5\.0\s+(?P<benchmark>\S+)\s+(?P<seconds>[\d.]+)\s+\((?P<place>[^)]*)\)\s+(?P<rest>.*)$")
 _MLL = re.compile(r":::MLL\s+(?P<seconds>[\d.]+)\s+(?P<key>\w+):\s*(?P<record>\{.*\})\s*$")
@@ -26,12 +26,6 @@ _LONGEST_TEXT = 200
 _LARGEST_INTEGER = 2**63 - 1
 """Largest whole number that every reader of JSON, and every database, keeps exactly."""
 _SEPARATE_KEYS = frozenset({"run_start", "run_stop", "run_final", "eval_accuracy", "eval_target", "submission_entry"})
-
-
-class UnreadableLogError(InputError):
-    """Raised when a log contains no time to train."""
-
-    code = "unreadable-log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +68,18 @@ def read_log(text: str) -> TrainingRun:
     """Read a log.
 
     Raises:
-        UnreadableLogError: If it contains no start or no stop, or stops before it starts.
+        UnreadableResultError: If it contains no start or no stop, or stops before it starts.
     """
     # Progress bars end with a carriage return; records contain none.
     lines = lines_of(text.replace("\r", "\n"))
     events = [event for line in lines if (event := _event(line)) is not None]
     if not events:
-        raise UnreadableLogError("it contains no MLPerf log line")
+        raise UnreadableResultError("it contains no MLPerf log line")
     start, stop = _first(events, "run_start"), _first(events, "run_stop")
     if start is None or stop is None:
-        raise UnreadableLogError(f"it contains no `{'run_start' if start is None else 'run_stop'}`")
+        raise UnreadableResultError(f"it contains no `{'run_start' if start is None else 'run_stop'}`")
     if stop.seconds <= start.seconds:
-        raise UnreadableLogError("its `run_stop` is not after its `run_start`")
+        raise UnreadableResultError("its `run_stop` is not after its `run_start`")
     values: dict[str, Scalar] = {}
     for e in events:
         if e.key not in _SEPARATE_KEYS and e.value is not None:

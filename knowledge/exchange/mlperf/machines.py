@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import MutableMapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.exchange.mlperf.facts import find_machine
-from knowledge.hardware.accelerators import find_accelerator
+from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.partitions import part_of
 
 _ARM = re.compile(
@@ -24,43 +24,33 @@ _LARGEST_COUNT = 2**31 - 1
 """Largest number of a column of the database."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribedMachine:
-    """A machine, or a cluster of them.
-
-    Attributes:
-        hardware: Its profile.
-        unknown: Name of an accelerator that the catalogue does not contain, or empty.
-        unread: Counts of the description that are no numbers, each with its key.
-    """
-
-    hardware: HardwareProfile
-    unknown: str = ""
-    unread: tuple[str, ...] = ()
-
-
-def read_machine(name: str, left: MutableMapping[str, str]) -> DescribedMachine:
+def read_machine(name: str, left: MutableMapping[str, str], warnings: list[str]) -> HardwareProfile:
     """Build the machine of a description, and remove the fields that it was built from.
 
     Args:
         name: The system's name in the tree; it replaces what the description does not contain.
         left: Fields of the description.
+        warnings: List to which sentences are added, about counts that are not numbers, and about an accelerator that
+            the catalogue does not contain.
     """
+    system = name
     spelled, name = left.pop("accelerator_model_name", "")[:_LONGEST_NAME], name[:_LONGEST_NAME]
     counts = {
         key: left.pop(key, "") for key in ("accelerators_per_node", "number_of_nodes", "host_processors_per_node")
     }
     per_node, nodes, sockets = map(_number, counts.values())
-    unread = tuple(
-        f"`{key}` is `{text[:40]}`: not a count" for key, text in counts.items() if text and _number(text) is None
-    )
     if (machine := _machine_of_name(name, nodes)) is not None:
-        return DescribedMachine(hardware=machine)
+        return machine
+    for key, text in counts.items():
+        if text and _number(text) is None:
+            warnings.append(f"system `{system}`: `{key}` is `{text[:40]}`: not a count, so it is not stored")
     memory = left.get("accelerator_memory_capacity", "")[:_LONGEST_NAME]
     accelerator = None if per_node == 0 else _accelerator(spelled, memory, name)
-    unknown = spelled if accelerator is None and spelled and per_node != 0 else ""
-    if unknown:
+    if accelerator is None and spelled and per_node != 0:
         accelerator = Accelerator(vendor=_vendor(spelled), model=spelled)
+        similar = ", ".join(f"`{model}`" for model in closest_models(spelled))
+        names = f" (similar: {similar})" if similar else ""
+        warnings.append(f"accelerator `{spelled}` is not in the catalogue{names}: it keeps its name")
     count = per_node or _count_in(name, accelerator)
     processor = left.pop("host_processor_model_name", "")[:_LONGEST_NAME]
     architecture = "aarch64" if _ARM.search(processor) else "x86_64"
@@ -68,15 +58,11 @@ def read_machine(name: str, left: MutableMapping[str, str]) -> DescribedMachine:
         # Rounds describe the hosts of a TPU slice in different ways or not at all, so a slice is a number of chips.
         processor, sockets, count, nodes = "", None, count * (nodes or 1), 1
         name = f"{accelerator.model} x {count}"
-    return DescribedMachine(
-        hardware=HardwareProfile(
-            name=name,
-            cpu=Cpu(architecture=architecture, microarchitecture="", model=processor, sockets=sockets),
-            accelerators=(replace(accelerator, count=count),) if accelerator is not None else (),
-            nodes=nodes or 1,
-        ),
-        unknown=unknown,
-        unread=unread,
+    return HardwareProfile(
+        name=name,
+        cpu=Cpu(architecture=architecture, microarchitecture="", model=processor, sockets=sockets),
+        accelerators=(replace(accelerator, count=count),) if accelerator is not None else (),
+        nodes=nodes or 1,
     )
 
 

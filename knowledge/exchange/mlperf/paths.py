@@ -30,7 +30,7 @@ class ResultPlace:
         key: System that ran it.
         benchmark: Usual name of the benchmark; of Inference with the required accuracy, ``bert-99`` and ``bert-99.9``.
             Empty if only the log names it.
-        number: Number of the run, from 0 in Inference; -1 if it has more than nine digits.
+        number: Number of the run, from 0 in Inference.
         version: Version of the benchmark's definition in a round of Inference.
     """
 
@@ -70,7 +70,7 @@ def training_place(name: str, option: str | None) -> ResultPlace | None:
         path=name,
         key=(round_, "", submitter, system),
         benchmark=benchmark_name(inside[1], round_) if len(inside) > 1 else "",
-        number=_number(match[1]),
+        number=int(match[1]),
     )
 
 
@@ -93,7 +93,7 @@ def inference_place(name: str, option: str | None) -> ResultPlace | None:
         benchmark=benchmark,
         version=version,
         # Runs count from 1.
-        number=max(0, _number(run[1]) - 1) if len(run[1]) <= 9 else -1,
+        number=max(0, int(run[1]) - 1),
     )
 
 
@@ -108,11 +108,6 @@ def described_system(name: str, option: str | None) -> SystemKey | None:
 
 def _division(parts: Iterable[str]) -> str:
     return next((part for part in reversed(tuple(parts)) if part in _DIVISIONS), "")
-
-
-def _number(digits: str) -> int:
-    """Return the number of a run; -1 if it has more than nine digits."""
-    return int(digits) if len(digits) <= 9 else -1
 
 
 def _round_of(parts: Iterable[str], option: str | None) -> tuple[str, int]:

@@ -23,12 +23,7 @@ READER = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedFile:
-    """A file without an observation.
-
-    Attributes:
-        path: Path in the tree.
-        reason: Why it was skipped.
-    """
+    """A file of a tree without an observation, with the reason."""
 
     path: str
     reason: str
@@ -69,17 +64,13 @@ def content_key(o: Observation) -> str:
 def distinct_results(observations: Iterable[Observation]) -> tuple[Observation, ...]:
     """Return MLPerf results with one observation for each log, sorted, in whatever order they come.
 
-    Of several copies, that of the earliest round remains; within a round that of the newest importer, then that of the
-    strictest benchmark, then the first by submitter, system and number.
+    Of several copies, the one of the earliest round remains. Within a round, the newest importer decides, then the
+    strictest benchmark, then the order of submitter, system and number.
     """
-    first: dict[str, tuple[tuple[object, ...], Observation]] = {}
-    for o in observations:
-        if o.indicator.name not in INDICATORS:
-            continue
-        key, rank = content_key(o), _rank(o)
-        if key not in first or rank < first[key][0]:
-            first[key] = rank, o
-    return tuple(o for _, o in sorted(first.values(), key=lambda entry: entry[0]))
+    first: dict[str, Observation] = {}
+    for o in sorted((o for o in observations if o.indicator.name in INDICATORS), key=_rank):
+        first.setdefault(content_key(o), o)
+    return tuple(first.values())
 
 
 class ContentCounter:

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from knowledge.domain.documents import lines_of
-from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
-from knowledge.exchange.mlperf.facts import InferenceRules
+from knowledge.exchange.mlperf.facts import InferenceRules, UnreadableResultError
 
 _SCENARIOS = ("Offline", "Server", "SingleStream", "MultiStream")
 _LATENCY = re.compile(r"^(\d+(?:\.\d+)?)(?:th)? percentile latency \(ns\)$")
@@ -19,12 +18,6 @@ _INTERVAL = re.compile(r'"ms"\s*:\s*([\d.]+)')
 _NANOSECONDS = 1e9
 _PARAMETERS = ("samples_per_query", "target_qps", "min_duration (ms)", "min_query_count", "performance_sample_count")
 """Settings of LoadGen that are stored."""
-
-
-class UnreadableSummaryError(InputError):
-    """Raised when a summary contains no valid result."""
-
-    code = "unreadable-summary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +54,20 @@ def read_summary(text: str, rules: InferenceRules) -> InferenceResult:
         rules: Rules of the round: which figure of a scenario is published.
 
     Raises:
-        UnreadableSummaryError: If it contains no valid result of a performance run.
+        UnreadableResultError: If it contains no valid result of a performance run.
     """
     entries = _entries(text)
     scenario = entries.get("scenario", "").replace(" ", "")
     if "scenario" not in entries or "result is" not in entries:
-        raise UnreadableSummaryError("it is not a summary of LoadGen, or it is cut off")
+        raise UnreadableResultError("it is not a summary of LoadGen, or it is cut off")
     if scenario not in _SCENARIOS:
-        raise UnreadableSummaryError(f"its scenario `{scenario[:40]}` is not one of {', '.join(_SCENARIOS)}")
+        raise UnreadableResultError(f"its scenario `{scenario[:40]}` is not one of {', '.join(_SCENARIOS)}")
     if "accuracy" in entries.get("mode", "").lower():
-        raise UnreadableSummaryError("it is of an accuracy run, which measures no performance")
+        raise UnreadableResultError("it is of an accuracy run, which measures no performance")
     if entries["result is"] != "VALID":
         failed = [name for name, value in entries.items() if name.endswith(" satisfied") and value.lower() == "no"]
         reasons = f" ({', '.join(f'{name}: no' for name in failed)})" if failed else ""
-        raise UnreadableSummaryError(f"its result is {entries['result is'][:40] or 'missing'}{reasons}")
+        raise UnreadableResultError(f"its result is {entries['result is'][:40] or 'missing'}{reasons}")
     figure, unit, seconds, conditions = _figure(scenario, entries, rules)
     return InferenceResult(
         scenario=scenario,
@@ -117,7 +110,7 @@ def _figure(
         figure = _positive(entries, "samples per query")
         interval = _INTERVAL.search(entries.get("intervals between each issuequery", ""))
         if interval is None or not float(interval[1]):
-            raise UnreadableSummaryError("it contains no interval between the queries")
+            raise UnreadableResultError("it contains no interval between the queries")
         seconds = float(interval[1]) / 1000
         return figure, "streams", _inverse(figure / seconds), {"interval_seconds": seconds}
     percentile = "90" if scenario == "SingleStream" else "99"
@@ -125,7 +118,7 @@ def _figure(
     if latency is None:
         latency = _matching(_LATENCY, entries).get(percentile)
     if latency is None or not latency > 0:
-        raise UnreadableSummaryError(f"it contains no latency of the {percentile}th percentile")
+        raise UnreadableResultError(f"it contains no latency of the {percentile}th percentile")
     samples = _number(entries.get("samples_per_query")) if scenario == "MultiStream" else None
     return latency, "s", latency, {"samples_per_query": int(samples)} if samples else {}
 
@@ -155,7 +148,7 @@ def _inverse(rate: float) -> float:
 def _positive(entries: Mapping[str, str], name: str) -> float:
     number = _number(entries.get(name))
     if number is None or not number > 0:
-        raise UnreadableSummaryError(f"its `{name}` is not a positive number")
+        raise UnreadableResultError(f"its `{name}` is not a positive number")
     return float(number)
 
 

@@ -10,7 +10,6 @@ from knowledge.domain.stack import PackageVersion, Stack
 from knowledge.exchange.mlperf.facts import mlperf_facts
 from knowledge.exchange.mlperf.machines import read_machine
 from knowledge.exchange.mlperf.software import Software, read_software
-from knowledge.hardware.accelerators import closest_models
 
 _DEVICES = {"nvidia": "cuda", "google": "tpu", "huawei": "npu", "amd": "rocm"}
 _LONGEST_TEXT = 200
@@ -58,18 +57,16 @@ def make_system(name: str, described: Mapping[str, str], *, benchmark: str, plac
     software = read_software(remaining, name=name, benchmark=benchmark, place=place)
     division, status = remaining.pop("division", "").lower(), remaining.pop("status", "").lower()
     remaining.pop("submitter", "")
-    machine = read_machine(name, remaining)
+    warnings = [f"system `{name}`: {reason}, so it is not stored" for reason in software.unread]
+    hardware = read_machine(name, remaining, warnings)
     return System(
         division=division,
         status=mlperf_facts()["statuses"].get(status, status),
         software=software,
-        stack=_stack(software, machine.hardware.cpu.architecture),
-        hardware=machine.hardware,
+        stack=_stack(software, hardware.cpu.architecture),
+        hardware=hardware,
         described={key: value[:_LONGEST_TEXT] for key, value in sorted(remaining.items())},
-        warnings=(
-            *((_unknown_accelerator(machine.unknown),) if machine.unknown else ()),
-            *(f"system `{name}`: {reason}, so it is not stored" for reason in (*machine.unread, *software.unread)),
-        ),
+        warnings=tuple(warnings),
     )
 
 
@@ -87,9 +84,3 @@ def _stack(software: Software, architecture: str) -> Stack:
         cuda=cuda,
         cudnn=cudnn,
     )
-
-
-def _unknown_accelerator(name: str) -> str:
-    similar = closest_models(name)
-    names = f" (similar: {', '.join(f'`{model}`' for model in similar)})" if similar else ""
-    return f"accelerator `{name}` is not in the catalogue{names}: it keeps its name"

@@ -14,8 +14,8 @@ from typing import IO
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
 from knowledge.exchange.mlperf.descriptions import read_description
-from knowledge.exchange.mlperf.facts import benchmark_name, inference_rules
-from knowledge.exchange.mlperf.logs import TrainingRun, UnreadableLogError, read_log
+from knowledge.exchange.mlperf.facts import UnreadableResultError, benchmark_name, inference_rules
+from knowledge.exchange.mlperf.logs import TrainingRun, read_log
 from knowledge.exchange.mlperf.observations import inference_observation, training_observation
 from knowledge.exchange.mlperf.paths import (
     ResultPlace,
@@ -26,7 +26,7 @@ from knowledge.exchange.mlperf.paths import (
     training_place,
 )
 from knowledge.exchange.mlperf.results import ImportResult, SkippedFile
-from knowledge.exchange.mlperf.summaries import InferenceResult, UnreadableSummaryError, read_summary
+from knowledge.exchange.mlperf.summaries import InferenceResult, read_summary
 from knowledge.exchange.mlperf.systems import System, make_system
 
 _LARGEST_LOG = 64 * 2**20
@@ -154,8 +154,8 @@ def _gather(path: Path, round_: str | None) -> _Content:
     for name, size, file in _files(path, content):
         try:
             _read(name, size, file, round_, content)
-        except (UnreadableLogError, UnreadableSummaryError) as error:
-            content.skipped.append(SkippedFile(path=name, reason=error.message))
+        except UnreadableResultError as error:
+            content.skipped.append(SkippedFile(path=name, reason=str(error)))
         except (OverflowError, ValueError, RecursionError) as error:
             content.skipped.append(SkippedFile(path=name, reason=f"it cannot be read: {error}"))
     return content
@@ -170,7 +170,7 @@ def _read(name: str, size: int, file: IO[bytes], round_: str | None, content: _C
         content.summaries += 1
         _check_number(summary.number)
         if size > _LARGEST_SUMMARY:
-            raise UnreadableSummaryError(f"it is larger than {_LARGEST_SUMMARY // 2**20} MiB")
+            raise UnreadableResultError(f"it is larger than {_LARGEST_SUMMARY // 2**20} MiB")
         text = file.read(_LARGEST_SUMMARY).decode("utf-8", "replace")
         content.results.append((summary, read_summary(text, inference_rules(summary.key[0]))))
     elif (key := described_system(name, round_)) is not None:
@@ -182,14 +182,14 @@ def _read(name: str, size: int, file: IO[bytes], round_: str | None, content: _C
 
 
 def _check_number(number: int) -> None:
-    if number < 0:
+    if number >= 10**9:
         raise ValueError("the number of the run has more than 9 digits")
 
 
 def _log_lines(size: int, file: IO[bytes]) -> str:
     """Return the lines of a log that contain records; other lines are not kept in memory, and no large log is read."""
     if size > _LARGEST_LOG:
-        raise UnreadableLogError(f"it is larger than {_LARGEST_LOG // 2**20} MiB")
+        raise UnreadableResultError(f"it is larger than {_LARGEST_LOG // 2**20} MiB")
     records: list[bytes] = []
     remaining = _LARGEST_RECORDS
     for line in file:
@@ -197,7 +197,7 @@ def _log_lines(size: int, file: IO[bytes]) -> str:
             records.append(line)
             remaining -= len(line)
             if remaining < 0:
-                raise UnreadableLogError(f"it contains more than {_LARGEST_RECORDS // 2**20} MiB of log lines")
+                raise UnreadableResultError(f"it contains more than {_LARGEST_RECORDS // 2**20} MiB of log lines")
     return b"".join(records).decode("utf-8", "replace")
 
 

@@ -56,11 +56,7 @@ class Group:
 def check_table(
     measurements: Sequence[Measurement],
 ) -> tuple[tuple[Group, ...], tuple[SkippedLine, ...], tuple[int, ...]]:
-    """Check the rows of a table against each other.
-
-    Returns:
-        The groups that remain, the rows that do not, and the numbers of duplicate rows.
-    """
+    """Check the rows of a table against each other; return groups that remain, skipped rows, numbers of duplicates."""
     comparable, mixed = _with_common_units(measurements)
     skipped = dict(mixed)
     unique, duplicates = _without_duplicates(comparable)
@@ -73,11 +69,9 @@ def check_table(
 
 
 def _with_common_units(measurements: Sequence[Measurement]) -> tuple[list[Measurement], Mapping[int, str]]:
-    """Convert rates of each device or user into those of all of them, where their number is stated.
+    """Convert rates of each device or user into rates of all of them, where their number is stated.
 
-    Returns:
-        The rows, and those that do not state it although other rows of the same work have the rate of all, with the
-        reason.
+    Rows that do not state it, although other rows of the same work have the rate of all, are returned with the reason.
     """
     converted = [
         replace(m, unit=m.unit.of_all, value=m.value * m.counts[m.unit.per]) if m.unit.per in m.counts else m

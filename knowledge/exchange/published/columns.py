@@ -76,27 +76,28 @@ def read_table(content: bytes, *, where: str) -> Table:
     if where.endswith(".gz") and content[:2] != b"\x1f\x8b":
         raise InputError(f"`{where}` is not compressed with gzip", hint="rename it if it is plain text")
     hint = "nothing was stored; copy or download it again"
-    lines = [line.removeprefix("\ufeff") for line in read_lines(content, where=where, hint=hint)]
-    if not any(line.strip() for line in lines):
+    lines = (line.removeprefix("\ufeff") for line in read_lines(content, where=where, hint=hint))
+    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not numbered:
         raise InputError(
             f"`{where}` is empty", hint="the first line names the columns: see `docs/reference/published-files.md`"
         )
-    first = next(line for line in lines if line.strip())
-    return _json_table(lines, where) if first.lstrip().startswith("{") else _csv_table(lines, where)
+    is_json = numbered[0][1].lstrip().startswith("{")
+    return _json_table(numbered, where) if is_json else _csv_table(numbered, where)
 
 
-def _csv_table(lines: Sequence[str], where: str) -> Table:
-    numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-    if len(numbered[0][1]) > _LONGEST_ROW:
+def _csv_table(numbered: Sequence[tuple[int, str]], where: str) -> Table:
+    first = numbered[0][1]
+    if len(first) > _LONGEST_ROW:
         raise InputError(f"the first line of `{where}` is longer than {_LONGEST_ROW} characters")
     try:
-        header = [name.strip() for name in next(csv.reader([numbered[0][1]]))]
+        header = [name.strip() for name in next(csv.reader([first]))]
     except csv.Error as error:
         raise InputError(f"the first line of `{where}` does not name columns: {error}") from None
     rate = rate_column(header)
     common = read_name(where) if rate else {}
     if not rate:
-        _check_header(header, numbered[0][1], where)
+        _check_header(header, first, where)
 
     def read(line: str) -> Mapping[str, str]:
         cells = _checked(dict(zip(header, _cells(line, header), strict=True)))
@@ -151,7 +152,7 @@ def _cells(line: str, header: Sequence[str]) -> list[str]:
     return cells
 
 
-def _json_table(lines: Sequence[str], where: str) -> Table:
+def _json_table(numbered: Sequence[tuple[int, str]], where: str) -> Table:
     unknown: dict[str, None] = {}
 
     def read(line: str) -> Mapping[str, str]:
@@ -161,7 +162,7 @@ def _json_table(lines: Sequence[str], where: str) -> Table:
             raise RowError(f"it has no {_names(missing)}")
         return cells
 
-    rows, skipped = _rows(((number, line) for number, line in enumerate(lines, start=1) if line.strip()), read)
+    rows, skipped = _rows(numbered, read)
     if not rows:
         raise InputError(f"`{where}` contains no row that can be read", hint=skipped[0].reason if skipped else "")
     return Table(rows=rows, skipped=skipped, unknown=tuple(unknown))
@@ -198,5 +199,4 @@ def _unknown(header: Sequence[str]) -> tuple[str, ...]:
 
 def words() -> Mapping[str, Any]:
     """Return the spellings of words in tables (``words.yaml``)."""
-    spellings: Mapping[str, Any] = shipped_yaml("knowledge.exchange.published", "words.yaml")
-    return spellings
+    return shipped_yaml("knowledge.exchange.published", "words.yaml")

@@ -40,11 +40,7 @@ class Configuration:
 
 
 def read_settings(text: str, facts: Mapping[str, str]) -> Configuration:
-    """Read the settings of a row.
-
-    Args:
-        text: ``key=value`` pairs, separated by semicolons.
-        facts: Settings that the row states elsewhere.
+    """Read the settings of a row: ``key=value`` pairs, separated by semicolons, and ``facts`` that it states elsewhere.
 
     Raises:
         RowError: If a part is not a pair, a key occurs twice, or a switch is neither on nor off.

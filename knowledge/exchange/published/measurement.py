@@ -99,7 +99,7 @@ def read_measurement(row: TableRow, *, today: date | None = None) -> Measurement
     configuration = read_settings(
         row.text("settings"), {name: text for name, text in repository.facts.items() if name not in columns}
     )
-    framework = names.read_framework(row.text("framework"))
+    framework = names.read_word("framework", row.text("framework"))
     precision = _precision(row)
     unit = read_unit(repository.unit)
     _check_direction(row, unit)
@@ -109,7 +109,7 @@ def read_measurement(row: TableRow, *, today: date | None = None) -> Measurement
         row=row,
         repository=repository,
         task=_task(row),
-        mode=names.read_phase(repository.facts.get("phase") or row.text("phase")),
+        mode=names.read_word("phase", repository.facts.get("phase") or row.text("phase")),
         framework=framework,
         versions=_versions(row, framework, container),
         container=container,
@@ -134,7 +134,7 @@ def _task(row: TableRow) -> names.Task:
 
 def _precision(row: TableRow) -> str:
     """Return the precision of a row; what its unit quotes from the table's head counts more than the column."""
-    stated = names.read_precision(row.text("precision"))
+    stated = names.read_word("precision", row.text("precision"))
     quoted = re.search(r"(?P<tf32>\bTF32)|(?P<fp32>\bFP32)|(?P<amp>mixed[ -]precision|AMP\b)", row.text("unit"), re.I)
     if quoted is None or (quoted.lastgroup == "amp" and stated not in ("fp32", "tf32", "fp64")):
         return stated
@@ -236,6 +236,4 @@ def _with_unit_words(configuration: Configuration, unit: str) -> Configuration:
         speed["tensorrt"] = "on" if match[1].lower() == "tensorrt" else "off"
     if re.search(r"(?:\b|(?<=[a-z]))ASP\b", unit):
         parameters["sparsity"] = "asp"
-    return Configuration(
-        speed=speed, parameters=parameters, described=configuration.described, nodes=configuration.nodes
-    )
+    return replace(configuration, speed=speed, parameters=parameters)

@@ -44,7 +44,7 @@ def read_task(text: str) -> Task:
         raise RowError(f"`task` is `{text}`, which names no model" if text else "`task` is empty")
     if re.fullmatch(rf"{TIMM}\w+", text):
         return Task(name=text)
-    plain = " ".join(re.sub(r"[_\-\s]+", " ", text.lower()).split())
+    plain = _plain(text)
     for entry in shipped_yaml(__package__, "tasks.yaml")["tasks"]:
         if re.fullmatch(entry["match"], plain):
             return Task(name=entry["task"], variant=entry.get("variant", ""), flops=float(entry.get("flops", 0)))
@@ -56,43 +56,28 @@ def task_names() -> tuple[str, ...]:
     return tuple(sorted({entry["task"] for entry in shipped_yaml(__package__, "tasks.yaml")["tasks"]}))
 
 
-def read_precision(text: str) -> str:
-    """Return a precision, such as ``fp32``, ``tf32``, ``amp``, ``amp_bf16``, ``fp16``, ``bf16`` or ``fp8``.
+def read_word(column: str, text: str) -> str:
+    """Return the program's word for a cell of the column ``precision``, ``phase`` or ``framework``.
 
-    ``fp8`` has one scale for each tensor (``FP8-CS`` in Megatron-Bridge), ``mxfp8`` one for each block of 32 values.
-
-    Raises:
-        RowError: If the text is no precision.
-    """
-    return _read(text, words()["precisions"], "precision")
-
-
-def read_phase(text: str) -> str:
-    """Return ``training`` or ``inference``.
+    Of the precisions, ``fp8`` has one scale for each tensor (``FP8-CS`` in Megatron-Bridge), and ``mxfp8`` one for each
+    block of 32 values.
 
     Raises:
-        RowError: If the text is neither.
+        RowError: If the cell is empty or unknown.
     """
-    return _read(text, words()["phases"], "phase")
-
-
-def read_framework(text: str) -> str:
-    """Return the distribution name of a framework.
-
-    Raises:
-        RowError: If the framework is unknown.
-    """
-    own = {f.distributions[0]: f.published["names"] for f in frameworks().values() if f.published}
-    return _read(text, {**own, **words()["frameworks"]}, "framework")
-
-
-def _read(text: str, patterns: Mapping[str, str], column: str) -> str:
-    plain = " ".join(re.sub(r"[_\-\s]+", " ", text.lower()).split())
+    patterns = words()[f"{column}s"]
+    if column == "framework":
+        patterns = {f.distributions[0]: f.published["names"] for f in frameworks().values() if f.published} | patterns
+    plain = _plain(text)
     for name, pattern in patterns.items():
         if re.fullmatch(pattern, plain):
-            return name
+            return str(name)
     choices = ", ".join(f"`{name}`" for name in patterns)
     raise RowError(f"`{column}` is `{text}`; known are {choices}" if text else f"`{column}` is empty")
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub(r"[_\-\s]+", " ", text.lower()).split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation, Scalar
+from knowledge.domain.shared_files import read_bytes
 from knowledge.domain.stack import PackageVersion, Stack
 from knowledge.exchange.files import SkippedLine
 from knowledge.exchange.ngc import CONTAINER_INDEX
@@ -16,7 +17,7 @@ from knowledge.exchange.published.checks import Group, check_table
 from knowledge.exchange.published.columns import RowError, TableRow, read_table
 from knowledge.exchange.published.machine import accelerators_in, hint_for, is_cpu, make_hardware, unknown_gpu
 from knowledge.exchange.published.measurement import Measurement, read_measurement
-from knowledge.exchange.published.names import read_precision, task_names
+from knowledge.exchange.published.names import read_word, task_names
 
 PUBLISHED_INDEX = "published"
 """Index of packages whose origin a table does not state."""
@@ -27,12 +28,7 @@ _LONGEST_TEXT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWarning:
-    """Something that was imported although it is not fully known.
-
-    Attributes:
-        message: One sentence.
-        hint: What it may mean; may be empty.
-    """
+    """Something that was imported although it is not fully known: one sentence, and what it may mean."""
 
     message: str
     hint: str = ""
@@ -65,13 +61,9 @@ def read_published(path: Path) -> PublishedTable:
     Raises:
         InputError: If the file cannot be read or is not such a table.
     """
-    try:
-        if path.stat().st_size > _LARGEST_FILE:
-            raise InputError(f"`{path}` is larger than {_LARGEST_FILE // 2**20} MiB", hint="divide it")
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"`{path}` cannot be read: {error.strerror}") from None
-    return read_published_content(content, where=str(path))
+    if path.is_file() and path.stat().st_size > _LARGEST_FILE:
+        raise InputError(f"`{path}` is larger than {_LARGEST_FILE // 2**20} MiB", hint="divide it")
+    return read_published_content(read_bytes(path), where=str(path))
 
 
 def read_published_content(content: bytes, *, where: str, today: date | None = None) -> PublishedTable:
@@ -131,7 +123,7 @@ def _column_warnings(unknown: tuple[str, ...]) -> list[TableWarning]:
 def _name_warnings(measurements: list[Measurement]) -> list[TableWarning]:
     gpus = sorted({gpu for m in measurements if (gpu := unknown_gpu(m)) is not None})
     tasks = sorted({m.task.name for m in measurements if not m.task.listed})
-    other = [m for m in measurements if m.precision != read_precision(m.row.text("precision"))]
+    other = [m for m in measurements if m.precision != read_word("precision", m.row.text("precision"))]
     contradictions = f"the unit of {len(other)} rows names another precision than their column; the unit counts"
     return [
         *([TableWarning(message=contradictions, hint=f"line {other[0].row.number} is the first")] if other else ()),

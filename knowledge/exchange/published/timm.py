@@ -73,10 +73,7 @@ def read_name(where: str) -> Mapping[str, str]:
 def row_cells(cells: Mapping[str, str], rate: str, common: Mapping[str, str]) -> dict[str, str]:
     """Return a row of a timm table as columns of published measurements.
 
-    Args:
-        cells: Its cells.
-        rate: Its :func:`rate_column`.
-        common: What its file's name states.
+    ``rate`` is its :func:`rate_column`; ``common`` is what its file's name states.
     """
     mode = rate.partition("_")[0]
     batch, size = cells.get(f"{mode}_batch_size", ""), cells.get(f"{mode}_img_size", "")

@@ -201,7 +201,7 @@ class _Collector(JaxLayers):
 
 
 def build(backend: JaxBackend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array]) -> BuiltModel:
-    """Return a model; see :meth:`Backend.build_model`. The shapes of the inputs determine those of the weights."""
+    """Return a model; see :meth:`Backend.build_model`. The shapes of the inputs determine the shapes of the weights."""
     collector = _Collector(backend)
     jax.eval_shape(lambda *arrays: network.forward(collector, arrays, p, mode), *inputs)
     weights = {name: weight.make(backend) for name, weight in collector.collected.items()}

@@ -9,7 +9,6 @@ import numpy as np
 
 from pi_runners.frameworks.onnxruntime.onnx_format import Graph, Symbol
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
-from pi_runners.harness.random_inputs import product
 from pi_runners.models import initial
 from pi_runners.models.count import count
 from pi_runners.models.layers import BuiltModel, Filters, Layers, Pair
@@ -231,7 +230,7 @@ class OnnxLayers(Layers):
         return self._concat(x, y, -1)
 
     def as_sequence(self, x: Array) -> Array:
-        return self._transpose(self._reshape(x, *x.shape[:2], product(x.shape[2:])), 0, 2, 1)
+        return self._transpose(self._reshape(x, *x.shape[:2], math.prod(x.shape[2:])), 0, 2, 1)
 
     def token(self, x: Array, position: int) -> Array:
         index = self._constant(np.array(position, dtype=np.int64))
@@ -254,7 +253,7 @@ class OnnxLayers(Layers):
     def rows(self, x: Array) -> Array:
         """`Reshape`, and before it `Transpose` for images."""
         last = self._transpose(x, 0, 2, 3, 1) if len(x.shape) == 4 else x
-        return self._reshape(last, product(last.shape[:-1]), last.shape[-1])
+        return self._reshape(last, math.prod(last.shape[:-1]), last.shape[-1])
 
 
 def build(backend: Any, network: Network, p: Parameters, mode: str, inputs: Sequence[Array]) -> BuiltModel:

@@ -121,7 +121,7 @@ def autocast(settings: Parameters, device: str) -> Any:
 
 
 def without_gradients(settings: Parameters) -> Any:
-    """Return a context for inference: that of the setting `grad_mode`, by default `no_grad`."""
+    """Return a context for inference: the context of the setting `grad_mode`, by default `no_grad`."""
     modes = {"enabled": torch.enable_grad, "no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
     return modes[settings.get("grad_mode", "no_grad")]()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Sequence
 
 from pi_runners.harness.contract import Array, Backend
-from pi_runners.harness.random_inputs import product
 from pi_runners.models.count import CanonicalShape
 
 
@@ -25,7 +25,7 @@ class CountingBackend(Backend):
         self.elements = 0.0
 
     def _result(self, *shape: int) -> CanonicalShape:
-        self.elements += product(shape)
+        self.elements += math.prod(shape)
         return CanonicalShape(tuple(shape))
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
@@ -33,13 +33,13 @@ class CountingBackend(Backend):
         m, k = (a.shape[-1], a.shape[-2]) if transpose_a else a.shape[-2:]
         n = b.shape[-2] if transpose_b else b.shape[-1]
         lead = a.shape[:-2]
-        self.flops += 2.0 * product(lead) * m * n * k
+        self.flops += 2.0 * math.prod(lead) * m * n * k
         return self._result(*lead, m, n)
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
         """Count 2 N K P Q C R S."""
         out = [(n + 2 * p - k) // s + 1 for n, p, k, s in zip(x.shape[2:], padding, w.shape[2:], stride)]
-        self.flops += 2.0 * x.shape[0] * product(out) * product(w.shape)
+        self.flops += 2.0 * x.shape[0] * math.prod(out) * math.prod(w.shape)
         return self._result(x.shape[0], w.shape[0], *out)
 
     def relu(self, x: Array) -> Array:
@@ -82,14 +82,14 @@ class CountingBackend(Backend):
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         """Return a view, which counts as no result."""
-        fixed = product([n for n in shape if n > 0])
-        return CanonicalShape(tuple(n if n > 0 else product(x.shape) // fixed for n in shape))
+        fixed = math.prod([n for n in shape if n > 0])
+        return CanonicalShape(tuple(n if n > 0 else math.prod(x.shape) // fixed for n in shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
         return self._result(*(x.shape[axis] for axis in axes))
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
-        return self._result(product(x.shape) // channels, channels)
+        return self._result(math.prod(x.shape) // channels, channels)
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
         return CanonicalShape(())

@@ -15,7 +15,7 @@ from operator import add, sub
 from typing import Any, Callable, Iterable, Iterator, List, Sequence, Tuple
 
 from pi_runners.harness.contract import Backend
-from pi_runners.harness.random_inputs import decode, product
+from pi_runners.harness.random_inputs import decode
 
 EVERY = 2**20
 """Maximum number of elements of which all are compared: about a quarter of a second in Python."""
@@ -107,14 +107,14 @@ class Result:
 
     def __init__(self, backend: Backend, array: Any, shape: Sequence[int]) -> None:
         self._backend, self._array, self._shape = backend, array, tuple(shape)
-        self.whole = product(shape) <= EVERY
+        self.whole = math.prod(shape) <= EVERY
         self._elements = backend.read_all(array, ()) if self.whole else []
 
     def row(self, index: Tuple[int, ...]) -> List[Any]:
         """Return the elements at the indices of the first axes."""
         if not self.whole:
             return self._backend.read_all(self._array, index)
-        size = product(self._shape[len(index) :])
+        size = math.prod(self._shape[len(index) :])
         start = size * self._place(index)
         return self._elements[start : start + size]
 
@@ -135,7 +135,7 @@ class Result:
         if not self.whole:
             spatial = (slice(None),) * (len(self._shape) - 2)
             return self._backend.read_all(self._array, (image, *spatial, channel))
-        pixels, channels = product(self._shape[1:-1]), self._shape[-1]
+        pixels, channels = math.prod(self._shape[1:-1]), self._shape[-1]
         start = image * pixels * channels
         return self._elements[start + channel : start + pixels * channels : channels]
 
@@ -166,10 +166,10 @@ def _is_finite(elements: List[Any]) -> bool:
 
 def blocks_of(shape: Tuple[int, ...], most: int) -> Iterator[Tuple[Any, ...]]:
     """Yield indices that split a shape into blocks of at most ``most`` elements."""
-    if product(shape) <= most:
+    if math.prod(shape) <= most:
         yield ()
         return
-    inner = product(shape[1:])
+    inner = math.prod(shape[1:])
     if inner > most:
         for i in range(shape[0]):
             for rest in blocks_of(shape[1:], most):
@@ -219,7 +219,7 @@ def row_checker(
     """
 
     def errors(result: Result) -> Iterator[float]:
-        rows = pick(shape[0], min(most, EVERY) // max(1, product(shape[1:])))
+        rows = pick(shape[0], min(most, EVERY) // max(1, math.prod(shape[1:])))
         yield from (difference(result.row((i,)), expected(i), scale) for i in rows)
         yield result.error_of_others(len(rows) == shape[0])
 

@@ -7,7 +7,7 @@ from operator import mul
 from typing import Iterator, List
 
 from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameter, Parameters, Trial
-from pi_runners.harness.random_inputs import product, random_bytes
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.exact import field_bytes, pack, unpack, whole_numbers
 from pi_runners.indicators.checks.results import EVERY, Result, checker, difference, pick
 from pi_runners.indicators.indicator import ITEM_BYTES, Operation
@@ -60,7 +60,7 @@ class Attention(Operation):
         p = parameters
         shape = (p["batch"], p["heads"], p["length"], p["width"])
         heads, length, width = p["batch"] * p["heads"], p["length"], p["width"]
-        raws = [random_bytes(41 + i, product(shape)) for i in range(3)]
+        raws = [random_bytes(41 + i, math.prod(shape)) for i in range(3)]
         arrays = [backend.array(raw, shape) for raw in raws]
         run = backend.compile(lambda back, q, k, v: back.attention(q, k, v, width), arrays)
         numbers = whole_numbers("float32")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, List, Tuple
 
 from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameter, Parameters, Trial
-from pi_runners.harness.random_inputs import product, random_bytes
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.results import worst_error
 from pi_runners.indicators.indicator import ITEM_BYTES, Operation
 from pi_runners.indicators.operations.convolution_check import ConvolutionCheck, Geometry
@@ -94,16 +95,17 @@ class Convolution(Operation):
         """Return 2 N K P Q C R S, as DeepBench counts (zeros of the padding included); twice that for backward."""
         p = self.complete(parameters)
         shape = self.geometry(p)
-        one = 2 * p["batch"] * p["filters"] * product(shape.out) * p["channels"] // p["groups"] * product(shape.kernel)
+        outputs = p["batch"] * p["filters"] * math.prod(shape.out)
+        one = 2 * outputs * p["channels"] // p["groups"] * math.prod(shape.kernel)
         return float(one * (2 if p["direction"] == "backward" else 1))
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         """Return the bytes of images, filters and results; backward also includes the gradients."""
         p = self.complete(parameters)
         shape = self.geometry(p)
-        images = p["batch"] * p["channels"] * product(shape.spatial)
-        filters = p["filters"] * p["channels"] // p["groups"] * product(shape.kernel)
-        results = p["batch"] * p["filters"] * product(shape.out)
+        images = p["batch"] * p["channels"] * math.prod(shape.spatial)
+        filters = p["filters"] * p["channels"] // p["groups"] * math.prod(shape.kernel)
+        results = p["batch"] * p["filters"] * math.prod(shape.out)
         twice = 2 if p["direction"] == "backward" else 1
         return float(ITEM_BYTES[dtype] * (twice * (images + filters) + results))
 
@@ -116,9 +118,9 @@ class Convolution(Operation):
         shape = self.geometry(p)
         images = p["batch"] * p["channels"]
         if framework.algorithms.get(self.operation) == "im2col":
-            return float(ITEM_BYTES[dtype] * images * product(shape.kernel) * product(shape.out))
+            return float(ITEM_BYTES[dtype] * images * math.prod(shape.kernel) * math.prod(shape.out))
         copies = framework.extra_copies.get("backward_images", 0.0) if p["direction"] == "backward" else 0.0
-        return float(copies * ITEM_BYTES[dtype] * images * product(shape.spatial))
+        return float(copies * ITEM_BYTES[dtype] * images * math.prod(shape.spatial))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Compare signed sums of filters, or of channels, with exact sums: of all, or of some of a large result."""
@@ -126,7 +128,7 @@ class Convolution(Operation):
         image_shape = (p["batch"], p["channels"], *shape.spatial)
         filter_shape = (p["filters"], p["channels"] // p["groups"], *shape.kernel)
         result_shape = (p["batch"], p["filters"], *shape.out)
-        raws = [random_bytes(3 + i, product(s)) for i, s in enumerate((image_shape, filter_shape, result_shape))]
+        raws = [random_bytes(3 + i, math.prod(s)) for i, s in enumerate((image_shape, filter_shape, result_shape))]
         x, w = backend.images(raws[0], image_shape), backend.filters(raws[1], filter_shape)
 
         def convolve(back: Backend, images: Array, filters: Array) -> Array:

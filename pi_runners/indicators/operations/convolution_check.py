@@ -12,7 +12,6 @@ from operator import itemgetter, mul
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from pi_runners.harness.contract import Backend
-from pi_runners.harness.random_inputs import product
 from pi_runners.indicators.checks.exact import field_bytes, unpack, whole_numbers
 from pi_runners.indicators.checks.results import (
     EVERY,
@@ -81,7 +80,7 @@ class ConvolutionCheck:
         self._per_group = shapes[1][0] * self._each // shapes[0][1]
         g = geometry
         self._taps = _places(g.kernel, (1,) * len(g.kernel), (0,) * len(g.kernel), g.padded)
-        self._grid = product(g.padded)
+        self._grid = math.prod(g.padded)
         # Positions of the image's pixels, and of the first tap of each result, on the grid of the padded image.
         self._inside = _places(g.spatial, (1,) * len(g.spatial), g.padding, g.padded)
         self._starts = _places(g.out, g.stride, (0,) * len(g.out), g.padded)
@@ -107,7 +106,7 @@ class ConvolutionCheck:
             filters = range(first, first + self._per_group)
             return [signed_sum((self._filter(f, c % self._each) for c in channels), signs) for f in filters]
 
-        meeting = product([-(-k // s) for k, s in zip(self._geometry.kernel, self._geometry.stride)])
+        meeting = math.prod([-(-k // s) for k, s in zip(self._geometry.kernel, self._geometry.stride)])
         images = _Images(0, self._each, self._inside), _Images(2, self._per_group, self._starts)
         return self._compare(array, images, factors, self._taps, meeting)
 
@@ -310,6 +309,6 @@ def _runs(places: Sequence[int]) -> List[Tuple[int, int, int]]:
 
 def _places(lengths: Sequence[int], steps: Sequence[int], margins: Sequence[int], grid: Sequence[int]) -> List[int]:
     """Return the positions of the elements of a block on a grid, in the order of the grid."""
-    strides = [product(grid[axis + 1 :]) for axis in range(len(grid))]
+    strides = [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
     along = [[(i * step + m) * s for i in range(n)] for n, step, m, s in zip(lengths, steps, margins, strides)]
     return [sum(parts) for parts in itertools.product(*along)]

@@ -7,7 +7,7 @@ from operator import mul
 from typing import Any, Dict, Iterator, List, Sequence
 
 from pi_runners.harness.contract import GATES, Backend, Parameter, Parameters, Trial
-from pi_runners.harness.random_inputs import product, random_bytes
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.exact import pack, unpack, whole_numbers
 from pi_runners.indicators.checks.results import Result, checker, difference, pick
 from pi_runners.indicators.indicator import ITEM_BYTES, Operation
@@ -68,7 +68,7 @@ class Recurrent(Operation):
         p = parameters
         hidden, inputs, gates = p["hidden"], p["inputs"] or p["hidden"], GATES[p["cell"]]
         shape = (p["timesteps"], p["batch"], inputs)
-        raw_x = random_bytes(31, product(shape))
+        raw_x = random_bytes(31, math.prod(shape))
         raw_w = [random_bytes(32, gates * hidden * inputs), random_bytes(33, gates * hidden * hidden)]
         scale = (3.0 / hidden) ** 0.5 / 2
         numbers = whole_numbers("float32")

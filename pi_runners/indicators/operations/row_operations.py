@@ -12,7 +12,7 @@ from operator import add, mul
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, Trial
-from pi_runners.harness.random_inputs import decode, product, random_bytes
+from pi_runners.harness.random_inputs import decode, random_bytes
 from pi_runners.indicators.checks.exact import whole_numbers
 from pi_runners.indicators.checks.results import (
     EVERY,
@@ -83,7 +83,7 @@ class Elementwise(RowOperation):
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         shape = (parameters["rows"], parameters["columns"])
-        raws = [random_bytes(51 + i, product(shape)) for i in range(2)]
+        raws = [random_bytes(51 + i, math.prod(shape)) for i in range(2)]
         function, exact = _ELEMENTWISE[parameters["kind"]]
         arrays = [backend.array(raw, shape) for raw in raws[: 1 if parameters["kind"] == "tanh" else 2]]
 
@@ -164,7 +164,7 @@ class Softmax(RowOperation):
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Compare rows; differences are relative to the uniform distribution."""
         shape = (parameters["rows"], parameters["columns"])
-        raw = random_bytes(54, product(shape))
+        raw = random_bytes(54, math.prod(shape))
 
         def expected(i: int) -> List[float]:
             powers = list(map(math.exp, decoded_row(raw, shape[1], i)))
@@ -254,7 +254,7 @@ class Sort(RowOperation):
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Compare rows; elements are made of two bytes, so that few are equal."""
         shape = (parameters["rows"], parameters["columns"])
-        high, low = random_bytes(59, product(shape)), random_bytes(60, product(shape))
+        high, low = random_bytes(59, math.prod(shape)), random_bytes(60, math.prod(shape))
         mixed = backend.compile(
             lambda b, x, y: b.add(x, y), [backend.array(high, shape), backend.array(low, shape, 0.004)]
         )()

@@ -8,13 +8,14 @@ represents exactly, as well as their sums. All elements are compared.
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from abc import ABC, abstractmethod
 from array import array
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from pi_runners.harness.contract import LEARNING_RATE
-from pi_runners.harness.random_inputs import product, random_bytes
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.programs.models import MODELS
 
 _VALUES = 61
@@ -341,7 +342,7 @@ class Scaling(Pattern):
         shape = self._model.input_specs(self._p)[0].shape
         rows = self._model.rows(self._p)
         labels = [byte % self._p["classes"] for byte in random_bytes(seed + 1, rows)]
-        images = self._backend.images(random_bytes(seed, product(shape)), shape)
+        images = self._backend.images(random_bytes(seed, math.prod(shape)), shape)
         return images, self._backend.integers(labels, (rows,))
 
     def _gradient(self, weights: Sequence[Any], batch: Tuple[Any, Any]) -> Any:

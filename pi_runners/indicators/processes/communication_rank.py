@@ -23,7 +23,7 @@ from pi_runners.indicators.processes.communication_patterns import PATTERNS, Wro
 PEER_TIMEOUT_SECONDS = 120.0
 """Maximum wait for another rank; importing the framework takes long on a busy machine."""
 _CHECKED_CALLS = 3
-"""Stretches of one call before the measurement; several, so that the result of one cannot pass for that of the next."""
+"""Stretches of one call before the measurement; several, so that the result of one cannot pass for the next one's."""
 
 
 def run_rank(path: str, rank_text: str) -> None:

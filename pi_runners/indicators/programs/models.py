@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from abc import ABC, abstractmethod
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameter, Parameters
-from pi_runners.harness.random_inputs import product, random_bytes
+from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.operation_counts import CountingBackend
 from pi_runners.models import initial
 from pi_runners.models.count import CanonicalShape
@@ -61,7 +62,7 @@ class ModelDefinition(ABC):
     def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
         """Return a batch of random inputs."""
         specs, start = self.input_specs(p), 0
-        sizes = [product(spec.shape) * (4 if spec.kind == "indices" else 1) for spec in specs]
+        sizes = [math.prod(spec.shape) * (4 if spec.kind == "indices" else 1) for spec in specs]
         raw, arrays = random_bytes(self.seed, sum(sizes)), []
         for spec, size in zip(specs, sizes):
             part = raw[start : start + size]
@@ -75,7 +76,7 @@ class ModelDefinition(ABC):
 
     def make_weights(self, backend: Backend, p: Parameters) -> List[Array]:
         weights = self._count(p)[1]
-        return [w.make(backend, random_bytes(100 + number, product(w.shape))) for number, w in enumerate(weights)]
+        return [w.make(backend, random_bytes(100 + number, math.prod(w.shape))) for number, w in enumerate(weights)]
 
     def labels(self, p: Parameters) -> List[int]:
         return [byte % p["classes"] for byte in random_bytes(99, self.rows(p))]
@@ -83,8 +84,8 @@ class ModelDefinition(ABC):
     def count(self, p: Parameters) -> Tuple[float, float, float]:
         """Return the operations of the forward pass, and the elements of all activations and of all weights."""
         counter, weights = self._count(p)
-        inputs = sum(product(spec.shape) for spec in self.input_specs(p))
-        return counter.flops, counter.elements + inputs, float(sum(product(w.shape) for w in weights))
+        inputs = sum(math.prod(spec.shape) for spec in self.input_specs(p))
+        return counter.flops, counter.elements + inputs, float(sum(math.prod(w.shape) for w in weights))
 
     def _count(self, p: Parameters) -> Tuple[CountingBackend, List[InitialWeight]]:
         """Run the forward pass on shapes; return the counts, and all weights."""

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import psutil
 
-from advisor.campaign.directory import (
-    CampaignPlan,
-)
+from advisor.campaign.directory import CampaignPlan
 from knowledge.domain.hardware import HardwareProfile
 from pi_runners.execution.campaign import Block
 from pi_runners.plan.matrix import Arm

@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.campaign.directory import CampaignPlan
-from advisor.campaign.plan import (
-    CampaignTarget,
-    check_disk,
-    estimate,
-    locked_file,
-    plan_campaign,
-    run_seconds_by_label,
-)
+from advisor.campaign.plan import CampaignTarget, check_disk, estimate, locked_file, plan_campaign, run_seconds_by_label
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
@@ -73,6 +66,17 @@ def test_a_stack_with_another_cuda_runtime_is_dropped_with_the_reason(client: In
 
     assert [arm.lock.label for arm in campaign.blocks[0].arms] == ["torch==2.7.0", "torch==2.7.0"]
     assert [d.reason for d in campaign.dropped] == ["`torch==2.8.0` contains CUDA 12.8, not 12.6"]
+
+
+def test_a_stack_without_a_version_in_the_index_is_dropped_with_the_reason(client: IndexClient, tmp_path: Path) -> None:
+    text = '[[stack]]\nframework = "numpy==99.0"\nwith = ["six"]\n[[stack]]\nframework = "numpy"\n'
+    text += '[[stack]]\nframework = "torch>=99"\n[[exclude]]\nframework = "torch"\n'
+
+    campaign = plan_matrix(client, tmp_path, text)
+
+    assert [arm.lock.label for arm in campaign.blocks[0].arms] == ["numpy==2.0.0", "numpy==2.0.0"]
+    assert [dropped.label for dropped in campaign.dropped] == ["numpy==99.0 six"]
+    assert "stack `numpy==99.0 six` cannot be resolved for Python" in campaign.dropped[0].reason
 
 
 def test_each_backend_has_a_block_with_a_reference_and_a_control(client: IndexClient, tmp_path: Path) -> None:

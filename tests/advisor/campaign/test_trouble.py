@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -66,12 +65,6 @@ def test_a_written_plan_is_read_back_unchanged() -> None:
 
     assert read_plan(plan_document(campaign_plan), where="plan") == campaign_plan
     assert len(campaign_plan.tasks) == 3
-
-
-def test_a_plan_uses_the_keys_of_earlier_versions() -> None:
-    document = json.loads(plan_document(build_plan()))
-
-    assert [list(block)[:2] for block in document["plan"]["blocks"]] == [["name", "slots"]]
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 99, "plan": {}}', b'{"format": 1, "plan": {"name": 1}}'])

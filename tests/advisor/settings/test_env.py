@@ -19,7 +19,7 @@ from advisor.locks.registry import SETTINGS_FILE
 from advisor.locks.setting_value import AppliedSetting
 from advisor.locks.settings_table import locked_settings, settings_text
 from advisor.report.environment import docker_text, kubernetes_text, shell_text, slurm_text
-from knowledge.hardware.profiles import shipped_profile
+from knowledge.hardware.profiles import find_profile
 from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
 from tests.forked import run_forked
@@ -44,7 +44,7 @@ SHELLS = [
 ]
 AWKWARD = "a 'b' \"c\" \\ $HOME `d` \u2019 $(e) !f # g; h & i * ~ {j} \u00e4"
 
-BARE = RunMachine(system="linux", libraries=lambda names: {}, detect=lambda: shipped_profile("cpu-haswell"))
+BARE = RunMachine(system="linux", libraries=lambda names: {}, detect=lambda: find_profile("cpu-haswell"))
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_flags_of_the_shell_stay(folder: Path) -> None:
 
 
 def test_what_needs_code_is_a_comment() -> None:
-    machine = RunMachine(detect=lambda: shipped_profile("cpu-sapphirerapids"))
+    machine = RunMachine(detect=lambda: find_profile("cpu-sapphirerapids"))
     lines = shell_text(locked_settings(VALUES), "bash", present={}, machine=machine).splitlines()
 
     assert "# needs code: amp=bfloat16 (torch), reduced precision" in lines

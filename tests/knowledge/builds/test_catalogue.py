@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -18,8 +16,7 @@ from knowledge.catalogue.builds import (
     build_of_local_version,
     shipped_builds,
 )
-from knowledge.catalogue.entries import read_entries, shipped_entries
-from knowledge.domain.errors import InputError
+from knowledge.catalogue.entries import read_entries
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 
 INDEXES = tuple(entry for entry in shipped_builds() if isinstance(entry, FrameworkIndex))
@@ -139,29 +136,19 @@ def test_a_replacement_for_any_hardware_has_a_condition_unless_the_package_has_a
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1", "the build file `f` is not a list of builds"),
-        ("- [", "the build file `f` is not YAML"),
-        ("- {kind: index, id: x, url: u, packages: [a], runtime: tpu, source: s}", r"\(`x`\): field `index.runtime`"),
-        ("- {kind: index, id: x, url: u, runtime: cpu, source: s}", r"entry 1 \(`x`\): field `index.packages`"),
+        ("- {kind: index, id: x, url: u, packages: [a], runtime: tpu, source: s}", "entry `x`: field `index.runtime`"),
+        ("- {kind: index, id: x, url: u, runtime: cpu, source: s}", "entry `x`: field `index.packages`"),
         (
             "- {kind: family, id: x, packages: [a], source: s, defaults: [{os: [linux]}]}",
-            r"entry 1 \(`x`\): field `family.defaults.0.runtime`",
+            "entry `x`: field `family.defaults.0.runtime`",
         ),
         (
             "- {kind: extra, id: x, package: a, extras: [b], runtime: cuda, source: s, note: n}",
-            r"entry 1 \(`x`\): field `extra.note`",
+            "entry `x`: field `extra.note`",
         ),
-        ("- {kind: wheel, id: x}", r"entry 1 \(`x`\): field `kind`: .*'index', 'family', 'extra', 'replacement'"),
+        ("- {kind: wheel, id: x}", "entry `x`: .*'index', 'family', 'extra', 'replacement'"),
     ],
 )
 def test_the_error_of_a_malformed_entry_names_entry_and_field(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_entries(text, CatalogueEntry, where="f", noun="build")
-
-
-def test_an_identity_that_two_files_contain_is_an_error(tmp_path: Path) -> None:
-    for name in ("a.yaml", "b.yaml"):
-        (tmp_path / name).write_text("- {kind: family, id: x, packages: [a], source: s}", encoding="utf-8")
-
-    with pytest.raises(InputError, match="the build catalogue contains `x` twice"):
-        shipped_entries(tmp_path, CatalogueEntry, noun="build")
+    with pytest.raises(ValueError, match=message):
+        list(read_entries(text, CatalogueEntry))

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import BENCHMARK, Observation
+from knowledge.domain.observation import BENCHMARK
 from knowledge.exchange.admission import Admission
 from knowledge.service import client
-from knowledge.service.client import DeliveryResult, KnowledgeService, ServiceUnavailableError, TokenError, pull, push
+from knowledge.service.client import KnowledgeService, ServiceUnavailableError, TokenError, pull, push
+from knowledge.service.messages import DeliveryReceipt
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
@@ -31,12 +32,9 @@ def mine(tmp_path: Path) -> Iterable[SqlKnowledgeBase]:
         yield opened
 
 
-def fetch(service: KnowledgeService, store: SqlKnowledgeBase) -> DeliveryResult:
-    def add(observations: Iterable[Observation]) -> DeliveryResult:
-        admission = Admission(store, Indicators(), source=service.name).add(observations)
-        return DeliveryResult(added=admission.added, known=admission.known, quarantined=())
-
-    return pull(service, store, add, progress=lambda _: None)
+def fetch(service: KnowledgeService, store: SqlKnowledgeBase) -> DeliveryReceipt:
+    admission = Admission(store, Indicators(), source=service.name)
+    return pull(service, store, admission.add, progress=lambda _: None)
 
 
 def digest(store: SqlKnowledgeBase) -> str:
@@ -85,7 +83,7 @@ def test_an_interrupted_push_continues(
     deliver = remote.deliver
     sent: list[bytes] = []
 
-    def cut(content: bytes) -> DeliveryResult:
+    def cut(content: bytes) -> DeliveryReceipt:
         if len(sent) == 3:
             raise KeyboardInterrupt
         sent.append(content)
@@ -107,7 +105,7 @@ def test_a_push_waits_for_a_service_that_restarts(mine: SqlKnowledgeBase, store:
     mine.add(block({"2.0.0": 1.0}))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    deliveries: list[DeliveryResult] = []
+    deliveries: list[DeliveryReceipt] = []
     remote = KnowledgeService(f"http://127.0.0.1:{port}", token, waits=(0.2,) * 50)
     thread = threading.Thread(target=lambda: deliveries.append(push(mine, remote, progress=lambda _: None)))
     thread.start()
@@ -158,7 +156,7 @@ def test_a_push_without_new_observations_adds_none(
 
     delivery = push(mine, KnowledgeService(service, token), progress=lambda _: None)
 
-    assert delivery == DeliveryResult(added=0, known=0, quarantined=())
+    assert delivery == DeliveryReceipt(added=0, known=0, quarantined=[])
 
 
 @pytest.mark.parametrize("address", ["knowledge", "ftp://host", "https://user:secret@host"])

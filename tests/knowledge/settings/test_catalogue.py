@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import tomllib
 from typing import get_args
 
 import pytest
@@ -11,6 +13,15 @@ from knowledge.catalogue.settings import ANY, Numerics, Setting, setting_error, 
 from knowledge.domain.frameworks import frameworks
 
 SETTINGS = tuple(shipped_settings().values())
+
+
+def test_each_setting_is_in_one_file_and_a_framework_has_no_other() -> None:
+    folder = importlib.resources.files("knowledge.catalogue") / "data" / "settings"
+    names = [name for file in folder.iterdir() for name in tomllib.loads(file.read_text(encoding="utf-8"))]
+
+    assert sorted(names) == sorted(shipped_settings())
+    for framework in frameworks().values():
+        assert framework.document("settings").keys() <= shipped_settings().keys()
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)

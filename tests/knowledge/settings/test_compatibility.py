@@ -10,7 +10,7 @@ from packaging.version import Version
 from knowledge.catalogue.fit import Misfit, contradictions, misfit_of
 from knowledge.catalogue.settings import SettingChoice, shipped_settings
 from knowledge.domain.hardware import Accelerator, HardwareProfile
-from knowledge.hardware.profiles import shipped_profile
+from knowledge.hardware.profiles import find_profile
 
 V100, A100 = (
     Accelerator(vendor="nvidia", model=model, compute_capability=capability)
@@ -26,7 +26,7 @@ def choice_of(setting: str, value: str, backend: str = "torch") -> SettingChoice
 
 
 def machine(*features: str, gpu: Accelerator | None = None, os: str = "linux") -> HardwareProfile:
-    profile = shipped_profile("cpu-zen4")
+    profile = find_profile("cpu-zen4")
     return replace(
         profile, os=os, cpu=replace(profile.cpu, features=features), accelerators=(gpu,) if gpu is not None else ()
     )
@@ -79,7 +79,7 @@ def test_what_is_not_stated_is_not_asked_for() -> None:
 
 def test_a_named_profile_has_the_features_of_its_microarchitecture() -> None:
     assert reason(choice_of("amp", "bfloat16"), machine(), Version("2.6.0")) == ""
-    assert reason(choice_of("amp", "bfloat16"), shipped_profile("cpu-icelake"), Version("2.6.0")) == (
+    assert reason(choice_of("amp", "bfloat16"), find_profile("cpu-icelake"), Version("2.6.0")) == (
         "it needs one of amx_bf16, avx512_bf16, bf16"
     )
 

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from advisor.gate.check import GateResult, TargetResult
+from advisor.gate.comparison import SettingChange
 from advisor.gate.findings import Finding, gate_codes, unique_fingerprints
-from advisor.gate.setting_changes import SettingChange
 from advisor.report.check.summary import change_document
 from advisor.report.formats import Presentation
 from advisor.report.phrases import prediction_document, rounded_record

@@ -116,7 +116,7 @@ def _weight(instruction: _Instruction) -> tuple[int, int]:
 
 
 def _shape(message: Any) -> tuple[str, tuple[int, ...]]:
-    """Return element type and lengths; of a tuple, those of its first array."""
+    """Return element type and lengths; of a tuple, of its first array."""
     if message.parts and not message.lengths:
         return _shape(message.parts[0])
     return _TYPES.get(message.type, ""), shape_of(list(message.lengths))

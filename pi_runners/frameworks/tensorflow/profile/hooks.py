@@ -1,6 +1,6 @@
 """Steps of TensorFlow without Keras: calls of the `tf.function` that took longest to trace.
 
-Traces of TensorFlow hold no shapes of its operations: the hooks write those of the graphs of the program.
+Traces of TensorFlow hold no shapes of its operations: the hooks write the shapes in the program's graphs.
 """
 
 import json
