@@ -73,13 +73,7 @@ class HardwareComparison:
 def select_observations(
     indicator: str, *, hardware: str | None = None, framework: str | None = None, knowledge: str | None = None
 ) -> tuple[Observation, ...]:
-    """Return the observations of an indicator.
-
-    Args:
-        indicator: Name of the indicator.
-        hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
-        framework: Only this distribution.
-        knowledge: Address of the knowledge base; ``None`` for the user's own.
+    """Return the observations of an indicator, as :func:`compare` selects them.
 
     Raises:
         InputError: If there is none; the hint lists what there is.
@@ -194,13 +188,9 @@ def estimate(
 def compare_hardware(
     accelerator: str, reference: str, *, workload: str, knowledge: str | None = None
 ) -> HardwareComparison:
-    """Predict how much faster one accelerator is than another, from published measurements.
+    """Predict how much faster one accelerator is than another for a workload, from published measurements.
 
-    Args:
-        accelerator: Name of an accelerator or a hardware profile.
-        reference: The one to compare with.
-        workload: Name of the workload.
-        knowledge: Address of the knowledge base; by default the user's own.
+    Accelerators are named as such or by a hardware profile.
 
     Returns:
         The predicted ratio of speed for each regime (the default precision, a shorter one, MLPerf, latencies), its

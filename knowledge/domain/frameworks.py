@@ -76,7 +76,7 @@ def frameworks() -> Mapping[str, Framework]:
     """
     if not framework_packages:
         raise LookupError("no package has added its frameworks to `knowledge.domain.framework_packages`")
-    specs = [importlib.util.find_spec(package) for package in framework_packages]
+    specs = [importlib.util.find_spec(package) for package in sorted(framework_packages)]
     folders = [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
     read = [_read(path) for folder in folders for path in Path(folder).glob("*/framework.toml")]
     return {f.name: f for f in sorted(read, key=lambda f: (f.is_input_library, f.position, f.name))}
