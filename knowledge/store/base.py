@@ -197,19 +197,17 @@ class KnowledgeBase(Protocol):
         """Check all records against their hashes, and yield one sentence for each damaged record."""
 
     def load_derived(self, kind: str, digests: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """Return cached derived values by key; values that were computed from other observations are left out.
+        """Return cached derived values of a kind, such as ``evidence``, by key.
 
-        Args:
-            kind: Kind of the values, such as ``evidence``.
-            digests: Keys, each with the digest of the observations that its value must have been computed from.
+        Each key comes with the digest of the observations that its value must have been computed from; values that were
+        computed from other observations are left out.
         """
 
     def store_derived(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
-        """Cache derived values; do nothing if the database cannot be written.
+        """Cache derived values of a kind; do nothing if the database cannot be written.
 
-        Args:
-            kind: Kind of the values.
-            values: Key, digest of the observations that the value was computed from, and JSON-serialisable value.
+        A value, which is JSON-serialisable, comes after its key and the digest of the observations that it was computed
+        from.
         """
 
     def content(self) -> Content:
