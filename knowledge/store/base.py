@@ -13,7 +13,7 @@ it fails, it changes nothing. Each iterator reads one consistent state.
 Identity: the identity of an observation is the hash of its content. Adding an observation that is already stored
 changes nothing, and stored observations never change, so knowledge bases merge in any order to the same content. Only
 ``remove`` deletes, and it deletes whole blocks. Exception: when a newer program opens the knowledge base, observations
-that only earlier shipped files brought are deleted; see :mod:`knowledge.store.shipped_rows`.
+that only earlier shipped files brought are deleted; see :mod:`knowledge.store.shipped_files`.
 
 Derived values: values that other modules compute from observations can be cached in the knowledge base, with the digest
 of the observations that they were computed from. They can be deleted at any time.
