@@ -1,4 +1,6 @@
 """Computes the lock with the best score for a project on given hardware, with a proof that it is optimal."""
 
-# It adds its frameworks to `knowledge.domain.framework_packages`.
-import pi_runners as pi_runners
+from knowledge.domain import framework_packages
+
+# As `pi_runners` does, which `advisor --version` does not import.
+framework_packages.add("pi_runners.frameworks")

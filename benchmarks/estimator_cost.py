@@ -37,8 +37,7 @@ def advise(
     project: Path, workload: str, *, hardware: str, predictions: str, offline: bool = True
 ) -> tuple[float, float]:
     """Return the processor time in seconds and the peak memory in MB of one advice."""
-    from advisor.api.advice_inputs import AdviceInputs
-    from advisor.api.context import load_project, open_predictor, prepare_target
+    from advisor.api.context import AdviceInputs, load_project, open_predictor, prepare_target
     from advisor.api.indexes import open_indexes
     from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
     from advisor.api.session import AdviceSession

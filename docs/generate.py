@@ -107,13 +107,13 @@ def configuration_page() -> str:
         "| key | variable | option | meaning | default |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for key in keys().values():
-        option = key.field.option if key.field is not None else None
-        names = f"`{option.names[0].partition('/')[0]}`" if option is not None else ""
-        variable = f"`{option.variable}`" if option is not None and option.variable else ""
-        unset = "" if option is None else option.unset or (f"`{option.otherwise}`" if option.otherwise else "")
-        meaning = f"{_cell(key.meaning)} [More]({key.page})" if key.page else _cell(key.meaning)
-        lines.append(f"| `{key.name}` | {variable} | {names} | {meaning} | {unset} |")
+    for name, key in keys().items():
+        option = key.option
+        flag = f"`{option.names[0].partition('/')[0]}`" if option.names else ""
+        variable = f"`{option.variable}`" if option.variable else ""
+        unset = option.unset or (f"`{option.otherwise}`" if option.otherwise else "")
+        meaning = f"{_cell(key.meaning)} [More]({option.page})" if option.page else _cell(key.meaning)
+        lines.append(f"| `{name}` | {variable} | {flag} | {meaning} | {unset} |")
     lines += [
         "",
         f"A table `[tool.advisor.targets.NAME]` has the keys {', '.join(f'`{name}`' for name in target_keys())}.",

@@ -2,4 +2,4 @@
 
 from knowledge.domain import framework_packages
 
-framework_packages.append(f"{__name__}.frameworks")
+framework_packages.add(f"{__name__}.frameworks")

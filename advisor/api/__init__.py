@@ -11,13 +11,18 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, UnsatisfiableError
+from knowledge.domain.errors import AdvisorError as AdvisorError
+from knowledge.domain.errors import InputError as InputError
+from knowledge.domain.errors import UnavailableError as UnavailableError
+from knowledge.domain.errors import UnsatisfiableError as UnsatisfiableError
 
 if TYPE_CHECKING:
     from advisor.api import advice_inputs as advice_inputs
     from advisor.api import answer_memory as answer_memory
+    from advisor.api import context as context
     from advisor.api import exchange as exchange
     from advisor.api import indexes as indexes
     from advisor.api import queries as queries
@@ -34,57 +39,30 @@ if TYPE_CHECKING:
     from advisor.api.measurements import campaign_worker as campaign_worker
     from advisor.api.measurements import campaigns as campaigns
     from advisor.api.measurements import measurement as measurement
-    from advisor.api.measurements.benchmark import measure_benchmark
-    from advisor.api.measurements.campaign_session import CampaignSession, CollectionResult
-    from advisor.api.measurements.campaigns import (
-        CampaignEstimate,
-        find_campaign,
-        list_campaigns,
-        open_campaign,
-        plan_campaign,
-    )
-    from advisor.api.measurements.measurement import measure
-    from advisor.api.measurements.options import (
-        CampaignOptions,
-        EnvironmentOptions,
-        ExecutorOptions,
-        IndicatorOptions,
-        SamplingOptions,
-    )
-    from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
-    from advisor.api.projects import advise, check, explain, prices
-    from advisor.api.queries import compare, estimate
-
-__all__ = [
-    "AdvisorError",
-    "CampaignEstimate",
-    "CampaignOptions",
-    "CampaignSession",
-    "CollectionResult",
-    "EnvironmentOptions",
-    "ExecutorOptions",
-    "IndexOptions",
-    "IndicatorOptions",
-    "InputError",
-    "ProjectFiles",
-    "ResolutionOptions",
-    "SamplingOptions",
-    "TargetOptions",
-    "UnavailableError",
-    "UnsatisfiableError",
-    "advise",
-    "check",
-    "compare",
-    "estimate",
-    "explain",
-    "find_campaign",
-    "list_campaigns",
-    "measure",
-    "measure_benchmark",
-    "open_campaign",
-    "plan_campaign",
-    "prices",
-]
+    from advisor.api.measurements.benchmark import measure_benchmark as measure_benchmark
+    from advisor.api.measurements.campaign_session import CampaignSession as CampaignSession
+    from advisor.api.measurements.campaign_session import CollectionResult as CollectionResult
+    from advisor.api.measurements.campaigns import CampaignEstimate as CampaignEstimate
+    from advisor.api.measurements.campaigns import find_campaign as find_campaign
+    from advisor.api.measurements.campaigns import list_campaigns as list_campaigns
+    from advisor.api.measurements.campaigns import open_campaign as open_campaign
+    from advisor.api.measurements.campaigns import plan_campaign as plan_campaign
+    from advisor.api.measurements.measurement import measure as measure
+    from advisor.api.measurements.options import CampaignOptions as CampaignOptions
+    from advisor.api.measurements.options import EnvironmentOptions as EnvironmentOptions
+    from advisor.api.measurements.options import ExecutorOptions as ExecutorOptions
+    from advisor.api.measurements.options import IndicatorOptions as IndicatorOptions
+    from advisor.api.measurements.options import SamplingOptions as SamplingOptions
+    from advisor.api.options import IndexOptions as IndexOptions
+    from advisor.api.options import ProjectFiles as ProjectFiles
+    from advisor.api.options import ResolutionOptions as ResolutionOptions
+    from advisor.api.options import TargetOptions as TargetOptions
+    from advisor.api.projects import advise as advise
+    from advisor.api.projects import check as check
+    from advisor.api.projects import explain as explain
+    from advisor.api.projects import prices as prices
+    from advisor.api.queries import compare as compare
+    from advisor.api.queries import estimate as estimate
 
 _MODULES = {
     "measurements.benchmark": ("measure_benchmark",),
@@ -102,6 +80,8 @@ _MODULES = {
     "queries": ("compare", "estimate"),
 }
 """Modules with their public names."""
+_ERRORS = ("AdvisorError", "InputError", "UnavailableError", "UnsatisfiableError")
+__all__ = sorted([*_ERRORS, *chain.from_iterable(_MODULES.values())])
 _FOLDERS = ("", "measurements.", "gate.")
 """Folders of modules that are attributes of this package."""
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 from advisor.api.context import (
-    TargetContext,
+    AdviceInputs,
     load_project,
     open_predictor,
     prepare_target,
@@ -18,25 +17,6 @@ from advisor.api.context import (
 from advisor.api.indexes import open_indexes
 from advisor.api.options import ProjectOptions
 from advisor.index.client import IndexClient
-from advisor.locks.lock import Lock
-from advisor.resolve.score.predictor import Predictor
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdviceInputs:
-    """A project for one target, with its open indexes and predictions.
-
-    Attributes:
-        context: The project, prepared for the target.
-        client: The package indexes.
-        estimator: Predictions for the target.
-        current: The project's present lock; ``None`` if it has none.
-    """
-
-    context: TargetContext
-    client: IndexClient
-    estimator: Predictor
-    current: Lock | None = None
 
 
 @contextmanager

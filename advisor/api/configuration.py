@@ -6,145 +6,82 @@ A setting is taken from the command-line option, else from its `ADVISOR_*` envir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from advisor.api.option import OptionField, key_fields
+from advisor.api.option import Option, OptionField, key_fields
 from advisor.api.options import GROUPS
 from knowledge.domain.errors import InputError, suggest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """A key of `[tool.advisor]`.
-
-    Attributes:
-        name: The key.
-        is_valid: Whether a value has the right type.
-        example: How the value is written.
-        meaning: What it is for.
-        page: Page of the reference that says more.
-        field: The option that it sets; ``None`` if there is none.
-    """
-
-    name: str
-    is_valid: Callable[[Any], bool]
-    example: str
-    meaning: str = ""
-    page: str = ""
-    field: OptionField | None = None
+def _key(name: str, type: Any, example: str, help: str, page: str = "") -> OptionField:
+    """Return the declaration of a key that no option of the command line sets."""
+    return OptionField(name, type, None, Option(key=name, example=example, help=help, page=page))
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
-
-
-def _is_table(value: Any, types: Any = str) -> bool:
-    return isinstance(value, dict) and all(isinstance(entry, types) for entry in value.values())
-
-
-_KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "list": _is_list,
-    "table": _is_table,
-    "boolean": lambda value: isinstance(value, bool),
-}
-_FURTHER_LISTS = (
-    Key(
-        name="constraints",
-        is_valid=_is_list,
-        example='["numpy<2"]',
-        meaning="Constraints, in addition to `--constraint`.",
+_LISTS = (
+    _key("constraints", tuple[str, ...], '["numpy<2"]', "Constraints, in addition to `--constraint`."),
+    _key("overrides", tuple[str, ...], '["numpy<2"]', "Requirements that replace others, in addition to `--override`."),
+)
+_TABLES = (
+    _key(
+        "settings",
+        Mapping[str, str | int],
+        '{ onednn = "on" }',
+        "Run-time settings of the project, for `advisor check`.",
+        "settings.md",
     ),
-    Key(
-        name="overrides",
-        is_valid=_is_list,
-        example='["numpy<2"]',
-        meaning="Requirements that replace others, in addition to `--override`.",
+    _key(
+        "index-mirrors",
+        Mapping[str, str],
+        '{ "https://download.pytorch.org/whl/" = "https://..." }',
+        "Another address for the addresses that begin with a text.",
+    ),
+    _key(
+        "replace-packages",
+        Mapping[str, str],
+        '{ tensorflow = "tensorflow-cpu" }',
+        "Packages that are taken instead of others.",
+        "../how-to/choose-builds.md#replace-packages",
+    ),
+    _key(
+        "benchmark",
+        Mapping[str, object],
+        '{ command = "python bench.py" }',
+        "The benchmark of the project: `command`, `metric`, `files` and `warmup`.",
+        "../how-to/measure-your-program.md#define-the-benchmark",
+    ),
+    _key(
+        "metadata",
+        tuple[Mapping[str, object], ...],
+        '[{ name = "...", requires-dist = ["..."] }]',
+        "Metadata that the project states for packages.",
+        "cli.md#metadata-that-the-project-states",
+    ),
+    _key("gate", Mapping[str, object], "{ max-gap = 0.1 }", "The policy of the gate.", "gate.md#the-policy"),
+    _key(
+        "targets",
+        Mapping[str, Mapping[str, object]],
+        "{ gpu = {} }",
+        "Several targets, each a table `[tool.advisor.targets.NAME]`.",
+        "gate.md#targets",
     ),
 )
-_FURTHER_TABLES = (
-    Key(
-        name="settings",
-        is_valid=lambda value: _is_table(value, str | int),
-        example='{ onednn = "on" }',
-        meaning="Run-time settings of the project, for `advisor check`.",
-        page="settings.md",
-    ),
-    Key(
-        name="index-mirrors",
-        is_valid=_is_table,
-        example='{ "https://download.pytorch.org/whl/" = "https://..." }',
-        meaning="Another address for the addresses that begin with a text.",
-    ),
-    Key(
-        name="replace-packages",
-        is_valid=_is_table,
-        example='{ tensorflow = "tensorflow-cpu" }',
-        meaning="Packages that are taken instead of others.",
-        page="../how-to/choose-builds.md#replace-packages",
-    ),
-    Key(
-        name="benchmark",
-        is_valid=lambda value: isinstance(value, dict),
-        example='{ command = "python bench.py" }',
-        meaning="The benchmark of the project: `command`, `metric`, `files` and `warmup`.",
-        page="../how-to/measure-your-program.md#define-the-benchmark",
-    ),
-    Key(
-        name="metadata",
-        is_valid=lambda value: isinstance(value, list) and all(isinstance(entry, dict) for entry in value),
-        example='[{ name = "...", requires-dist = ["..."] }]',
-        meaning="Metadata that the project states for packages.",
-        page="cli.md#metadata-that-the-project-states",
-    ),
-    Key(
-        name="gate",
-        is_valid=lambda value: isinstance(value, dict),
-        example="{ max-gap = 0.1 }",
-        meaning="The policy of the gate.",
-        page="gate.md#the-policy",
-    ),
-    Key(
-        name="targets",
-        is_valid=lambda value: _is_table(value, dict),
-        example="{ gpu = {} }",
-        meaning="Several targets, each a table `[tool.advisor.targets.NAME]`.",
-        page="gate.md#targets",
-    ),
-)
+_TARGET_LOCK = _key("lock", str, '"..."', "The lock of the target.")
 _ORDER = ("text", "list", "boolean", "table")
 
 
-def keys() -> dict[str, Key]:
+def keys() -> dict[str, OptionField]:
     """Return all keys by their names: texts and numbers first, then lists, truth values and tables."""
-    pairs = [
-        *(("list", key) for key in _FURTHER_LISTS),
-        *((field.kind, _key_of(field)) for group in GROUPS for field in key_fields(group)),
-        *(("table", key) for key in _FURTHER_TABLES),
-    ]
-    return {key.name: key for _, key in sorted(pairs, key=lambda pair: _ORDER.index(pair[0]))}
+    fields = [*_LISTS, *(field for group in GROUPS for field in key_fields(group))]
+    fields.sort(key=lambda field: _ORDER.index(field.kind))
+    return {field.option.key: field for field in (*fields, *_TABLES)}
 
 
-def _key_of(field: OptionField) -> Key:
-    option = field.option
-    types = field.toml_types
-    return Key(
-        name=option.key,
-        # A truth value is an integer in Python, and not in TOML.
-        is_valid=_KINDS.get(field.kind, lambda value: type(value) in types),
-        example="true" if field.kind == "boolean" else option.example,
-        meaning=" ".join(option.help.split()),
-        page=option.page,
-        field=field,
-    )
-
-
-def target_keys() -> dict[str, Key]:
+def target_keys() -> dict[str, OptionField]:
     """Return the keys of each table `[tool.advisor.targets.NAME]`."""
-    lock = Key(name="lock", is_valid=lambda value: isinstance(value, str), example='"..."')
-    own = {name: key for name, key in keys().items() if key.field is not None and key.field.option.per_target}
-    return {**own, lock.name: lock}
+    own = {name: field for name, field in keys().items() if field.option.per_target}
+    return {**own, _TARGET_LOCK.name: _TARGET_LOCK}
 
 
 def check_table(table: Mapping[str, Any], where: str) -> None:
@@ -165,19 +102,18 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
         _check_keys(own, target_keys(), f"tool.advisor.targets.{name}", where)
 
 
-def _check_keys(table: Mapping[str, Any], valid_keys: Mapping[str, Key], path: str, where: str) -> None:
+def _check_keys(table: Mapping[str, Any], valid_keys: Mapping[str, OptionField], path: str, where: str) -> None:
     for name, value in table.items():
         key = valid_keys.get(name)
         if key is None:
             raise InputError(f"`{where}`: `[{path}]` has no key `{name}`", hint=suggest(name, valid_keys))
         example = f"write it as `{name} = {key.example}`"
-        if not key.is_valid(value):
+        if not key.has_type_of(value):
             raise InputError(f"`{where}`: `{path}.{name}` has a value of the wrong type", hint=example)
-        if key.field is not None:
-            try:
-                key.field.read(value)
-            except InputError as error:
-                error.message = f"`{where}`: `{path}.{name}`: {error.message}"
-                # Most hints are about the option on the command line.
-                error.hint = example if key.field.kind == "text" else error.hint
-                raise
+        try:
+            key.read(value)
+        except InputError as error:
+            error.message = f"`{where}`: `{path}.{name}`: {error.message}"
+            # Most hints are about the option on the command line.
+            error.hint = example if key.kind == "text" else error.hint
+            raise

@@ -108,11 +108,7 @@ class TargetContext:
         return self.proposal.workload if self.proposal is not None else self.options.workload
 
     def with_python(self, python: str) -> TargetContext:
-        """Return the same target with another interpreter.
-
-        Args:
-            python: Its version.
-        """
+        """Return the same target with another version of the interpreter."""
         target = make_target(python=python, platform=self.target.platform, hardware=self.target.hardware)
         return replace(self, target=target, problem=replace(self.problem, target=target))
 
@@ -180,19 +176,34 @@ class TargetContext:
         """
         if "benchmark" not in self.project.settings or self.options.workload is not None:
             return ""
-
         return read_benchmark(self.files.directory).identity
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceInputs:
+    """A project for one target, with its open indexes and predictions.
+
+    Attributes:
+        context: The project, prepared for the target.
+        client: The package indexes.
+        estimator: Predictions for the target.
+        current: The project's present lock; ``None`` if it has none.
+    """
+
+    context: TargetContext
+    client: IndexClient
+    estimator: Predictor
+    current: Lock | None = None
+
+    def with_python(self, python: str) -> AdviceInputs:
+        """Return the same target with another interpreter."""
+        return replace(self, context=self.context.with_python(python))
 
 
 def load_project(
     files: ProjectFiles, *, report: bool = True, build: ProjectBuilder | None = None
 ) -> ProjectRequirements:
-    """Read a project and check its settings.
-
-    Args:
-        files: The project's files.
-        report: Whether to log what is not read, and why.
-        build: Builds the metadata of the project if only a build knows its requirements; ``None`` to refuse this.
+    """Read a project, check its settings, and log what is not read, and why.
 
     Raises:
         InputError: If a file cannot be read, or the settings are wrong.
@@ -250,11 +261,6 @@ def prepare_target(
     options: ProjectOptions, project: ProjectRequirements, table: TargetTable = ("", {})
 ) -> TargetContext:
     """Make a project ready for one target: options come before the target's table, the project's settings, defaults.
-
-    Args:
-        options: The options.
-        project: What the files of the project contain.
-        table: Name and table of one of the project's targets.
 
     Raises:
         InputError: If the target or a setting is wrong.
@@ -394,7 +400,6 @@ def open_predictor(context: TargetContext, client: IndexClient) -> Predictor:
 
 
 def _target(project: ProjectRequirements, *, hardware: str | None, python: str | None, platform: str | None) -> Target:
-
     target = make_target(
         python=python or this_machine.python_version(),
         platform=platform,
@@ -428,12 +433,7 @@ def read_current_lock(context: TargetContext) -> Lock | None:
 
 
 def candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements) -> CandidatePolicy:
-    """Return which files may become candidates, by the options and the files of a project.
-
-    Args:
-        resolution: The options, completed by the settings of the project.
-        project: What the files contain.
-    """
+    """Return which files may become candidates, by the completed options and the files of a project."""
 
     def names(words: Sequence[str]) -> frozenset[str]:
         return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)

@@ -13,14 +13,7 @@ __all__ = ["DeliveryReceipt", "pull", "push"]
 
 
 def push(url: str, token: str, *, knowledge: str | None, progress: Callable[[str], None]) -> DeliveryReceipt:
-    """Deliver the observations that a service does not have; see :func:`knowledge.service.client.push`.
-
-    Args:
-        url: Address of the service.
-        token: Token for it; may be empty.
-        knowledge: Address of the knowledge base; ``None`` for the user's own.
-        progress: Called with the name of each block.
-    """
+    """Deliver the observations that a service does not have; see :func:`knowledge.service.client.push`."""
     service = KnowledgeService(url, token)
     with open_writable_store(knowledge) as store:
         return client.push(store, service, progress=progress)
@@ -37,13 +30,7 @@ def pull(
 ) -> DeliveryReceipt:
     """Fetch the observations that a service has and a knowledge base does not; see :func:`push`.
 
-    Args:
-        url: Address of the service.
-        token: Token for it; may be empty.
-        source: Name of who delivers the observations; by default the name of the service.
-        knowledge: Address of the knowledge base; ``None`` for the user's own.
-        progress: Called with the name of each block.
-        warn: Receives a warning if observations are quarantined.
+    The source is the name of who delivers the observations, by default the name of the service.
     """
     service = KnowledgeService(url, token)
     with open_writable_store(knowledge) as store:

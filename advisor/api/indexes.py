@@ -33,18 +33,7 @@ def open_indexes(
     project: ProjectRequirements | None = None,
     machines: Sequence[HardwareProfile] = (),
 ) -> Iterator[IndexClient]:
-    """Open the package indexes of a project; log the number of requests and damaged cache entries at the end.
-
-    Args:
-        options: Options of the indexes.
-        directory: Directory whose configuration files of uv are read.
-        project: The project, which may name indexes of its own.
-        machines: The machines that builds of frameworks are for; without any, none are taken from the indexes of their
-            publishers.
-
-    Raises:
-        InputError: If the configuration is wrong.
-    """
+    """Open the indexes of :func:`make_client`; log the number of requests and damaged cache entries at the end."""
     client = make_client(options, directory, project, machines)
     try:
         yield client
@@ -65,30 +54,31 @@ def make_client(
 ) -> IndexClient:
     """Return a client of the indexes that the options, a project and its directory's configuration name.
 
+    Args:
+        options: Options of the indexes.
+        directory: Directory whose configuration files of uv are read.
+        project: The project, which may name indexes of its own.
+        machines: The machines that builds of frameworks are for; without any, none are taken from the indexes of their
+            publishers.
+
     Raises:
         InputError: If the configuration is wrong.
     """
     configuration = read_configuration(directory)
-    settings: Mapping[str, Any] = {} if project is None else project.settings
-    default = options.index_url or (project.index_url if project else None)
+    project = project or ProjectRequirements(roots=())
+    default = options.index_url or project.index_url
     if default:
         # `--index-url` replaces every configured index: no configured extra index can add a package.
         configuration = replace(configuration, default=default, extra=(), find_links=())
-    bindings: dict[str, str] = {**configuration.bindings, **(project.bindings if project else {})}
-    options = with_settings(options, settings)
-    for name, url in options.package_indexes.items():
-        bindings[canonicalize_name(name)] = str(url)
+    options = with_settings(options, project.settings)
+    bindings: dict[str, str] = {canonicalize_name(name): str(url) for name, url in options.package_indexes.items()}
     configuration = replace(
         configuration,
-        extra=(
-            *configuration.extra,
-            *(project.extra_index_urls if project else ()),
-            *options.extra_index_urls,
-        ),
-        supplemental=project.supplemental_index_urls if project else (),
-        find_links=(*configuration.find_links, *(project.find_links if project else ()), *options.find_links),
-        bindings=bindings,
-        **_framework_indexes(options, settings, machines),
+        extra=(*configuration.extra, *project.extra_index_urls, *options.extra_index_urls),
+        supplemental=project.supplemental_index_urls,
+        find_links=(*configuration.find_links, *project.find_links, *options.find_links),
+        bindings={**configuration.bindings, **project.bindings, **bindings},
+        **_framework_indexes(options, project.settings, machines),
         strategy=check_strategy(options.strategy) if options.strategy else configuration.strategy,
     )
     database = advisory_database_path()

@@ -21,25 +21,15 @@ from advisor.project.formats.pyproject import ProjectIdentity, read_identity
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import PROJECT, Candidate, CandidateSource, ResolutionProblem
 from advisor.resolve.explanation.stack_requirements import replaced_packages, requirements_within
-from advisor.resolve.optimum.request import ResolutionRequest
-from advisor.resolve.optimum.result import Optimum
+from advisor.resolve.optimum.request import Solved
 
 
 def lock_texts(
-    paths: Sequence[Path],
-    optimum: Optimum,
-    request: ResolutionRequest,
-    client: IndexClient,
-    settings: Sequence[AppliedSetting] | None = None,
+    paths: Sequence[Path], solved: Solved, client: IndexClient, settings: Sequence[AppliedSetting] | None = None
 ) -> dict[Path, str]:
     """Return the text of a lock of a stack for each path, and of the settings files next to locks that need them.
 
-    Args:
-        paths: The locks.
-        optimum: The stack.
-        request: What was resolved.
-        client: The indexes.
-        settings: Run-time settings; ``None`` if they are not recommended at all.
+    Settings are ``None`` if they are not recommended at all.
 
     Raises:
         InputError: If a path has no known format, or its directory does not exist.
@@ -47,54 +37,14 @@ def lock_texts(
     formats = {path: format_to_write(path) for path in paths}
     if not formats:
         return {}
-    stack = stack_to_lock(optimum.stack, request.problem, request.source, client, settings=settings or None)
+    stack = SolvedStack.of(solved, client).to_lock(settings or None)
     texts = {path: lock_format.write(path, [stack]) for path, lock_format in formats.items()}
     return texts if settings is None else texts | settings_texts(paths, settings)
 
 
-def stack_to_lock(
-    stack: Sequence[Candidate],
-    problem: ResolutionProblem,
-    source: IndexCandidates,
-    client: IndexClient,
-    *,
-    settings: Sequence[AppliedSetting] | None = None,
-) -> StackToLock:
-    """Return a stack with everything that a lock records; sizes and hashes that an index does not list are read.
-
-    Args:
-        stack: The packages, sorted by name.
-        problem: What was resolved.
-        source: The candidates.
-        client: The indexes.
-        settings: Run-time settings; ``None`` if they are not recommended at all.
-    """
-    with_files = [c for c in stack if c.direct is None or c.direct.kind == "archive"]
-    client.prefetch_sizes(c.file for c in with_files)
-    files = {c.name: client.pinned(c.file) for c in with_files}
-    reader = source.variants
-    variants = reader.metadata_of(stack) if reader else {}
-    return StackToLock(
-        target=problem.target,
-        packages=[
-            PackageToLock(
-                name=candidate.name,
-                version=candidate.version,
-                file=files.get(candidate.name),
-                direct=None if candidate.direct is None else _without_password(candidate.direct),
-                variants=variants.get(candidate.name),
-            )
-            for candidate in stack
-        ],
-        configuration=client.configuration,
-        details=SolvedStack(problem=problem, source=source, stack=stack, client=client),
-        settings=settings,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolvedStack:
-    """Details of a solved stack; see :class:`advisor.locks.interface.StackDetails`.
+    """A solved stack with what only some locks record; see :class:`advisor.locks.interface.StackDetails`.
 
     Attributes:
         problem: What was resolved.
@@ -108,15 +58,41 @@ class SolvedStack:
     stack: Sequence[Candidate]
     client: IndexClient
 
+    @classmethod
+    def of(cls, solved: Solved, client: IndexClient) -> SolvedStack:
+        """Return the best stack of a request."""
+        request = solved.request
+        return cls(problem=request.problem, source=request.source, stack=solved.stack, client=client)
+
+    def to_lock(self, settings: Sequence[AppliedSetting] | None = None) -> StackToLock:
+        """Return everything that a lock records; sizes and hashes that an index does not list are read."""
+        with_files = [c for c in self.stack if c.direct is None or c.direct.kind == "archive"]
+        self.client.prefetch_sizes(c.file for c in with_files)
+        files = {c.name: self.client.pinned(c.file) for c in with_files}
+        reader = self.source.variants
+        variants = reader.metadata_of(self.stack) if reader else {}
+        return StackToLock(
+            target=self.problem.target,
+            packages=[
+                PackageToLock(
+                    name=candidate.name,
+                    version=candidate.version,
+                    file=files.get(candidate.name),
+                    direct=None if candidate.direct is None else _without_password(candidate.direct),
+                    variants=variants.get(candidate.name),
+                )
+                for candidate in self.stack
+            ],
+            configuration=self.client.configuration,
+            details=self,
+            settings=settings,
+        )
+
     def requirers(self, folder: Path) -> dict[NormalizedName, tuple[str, ...]]:
         """Return, for each package, what requires or constrains it, sorted, as pip-compile names it.
 
-        Args:
-            folder: Directory of the lock; files are named relative to it.
-
-        Returns:
-            By package: `-r FILE`, `-c FILE` and `--override FILE` for requirements files, `NAME (pyproject.toml)` for a
-            project, and the names of packages.
+        That is `-r FILE`, `-c FILE` and `--override FILE` for requirements files, named relative to the folder of the
+        lock, `NAME (pyproject.toml)` for a project, and the names of packages.
 
         Raises:
             InputError: If a `pyproject.toml` with requirements can no longer be read.
@@ -159,15 +135,8 @@ class SolvedStack:
 def no_deps_reasons(problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]) -> tuple[str, ...]:
     """Return why pip needs `--no-deps` for a requirements file of a stack; empty if it does not need it.
 
-    pip requires what the metadata of the packages require, and does not know what takes its place in the stack.
-
-    Args:
-        problem: What was resolved.
-        source: The candidates.
-        stack: The packages.
-
-    Returns:
-        One text for each package that a package of the stack requires and another one takes the place of.
+    pip requires what the metadata of the packages require, and does not know what takes its place in the stack: there
+    is one text for each package that a package of the stack requires and another one takes the place of.
     """
     return tuple(
         f"{', '.join(replaced.required_by)} {'requires' if len(replaced.required_by) == 1 else 'require'} "

@@ -35,14 +35,15 @@ class Option:
     """What the name, the type and the default of a field do not say about an option.
 
     Attributes:
-        flags: Names on the command line, separated by spaces, such as ``--requirements -r``; empty for an argument.
+        flags: Names on the command line, separated by spaces, such as ``--requirements -r``; empty for an argument,
+            and for a key that no option sets.
         help: Its meaning. ``--help`` prints the first line, the reference all lines.
         metavar: Name of the value; by default the flag in capitals.
         panel: Title of its group in the help; empty for the group of options without one.
         key: Key of ``[tool.advisor]``; empty if it has none.
         numbers: Types of numbers that the key of a text may have instead; numbers may always be written as numbers.
         per_target: Whether a table ``[tool.advisor.targets.NAME]`` may have the key, too.
-        has_variable: Whether an environment variable sets it; by default if it has a key.
+        has_variable: Whether an environment variable sets it; by default if it has flags and a key.
         otherwise: Text of the value where nothing sets it; the default of a field with a key is ``None``: not given.
         unset: Description of what applies then, if there is no such value.
         example: How its value is written in TOML.
@@ -81,7 +82,7 @@ class Option:
     @property
     def variable(self) -> str:
         """Name of the environment variable that sets it; empty if none does."""
-        if not (bool(self.key) if self.has_variable is None else self.has_variable):
+        if not (self.flags and self.key if self.has_variable is None else self.has_variable):
             return ""
         name = self.key or self.names[0].partition("/")[0].removeprefix("--")
         return "ADVISOR_" + name.upper().replace("-", "_")
@@ -112,10 +113,23 @@ class OptionField:
         return "list" if origin is tuple else "table" if origin is Mapping else "text"
 
     @property
-    def toml_types(self) -> tuple[type, ...]:
-        """Types of a text or number in TOML that the field is made of."""
+    def meaning(self) -> str:
+        """Its meaning in one line."""
+        return " ".join(self.option.help.split())
+
+    @property
+    def example(self) -> str:
+        """How its value is written in TOML."""
+        return "true" if self.kind == "boolean" else self.option.example
+
+    def has_type_of(self, value: Any) -> bool:
+        """Whether a value of its key has the right type, as TOML has it."""
+        if self.kind != "text":
+            return _is_of(self.type, value)
         numbers = {int: (int,), float: (int, float)}.get(self.type, self.option.numbers)
-        return numbers if numbers and self.option.parse is None and self.type is not str else (str, *numbers)
+        is_number_only = numbers and self.option.parse is None and self.type is not str
+        # A truth value is an integer in Python, and not in TOML.
+        return type(value) in (numbers if is_number_only else (str, *numbers))
 
     def with_settings(self, value: Any, settings: Mapping[str, Any]) -> Any:
         """Return a value completed by the settings of a project and the value that holds otherwise.
@@ -158,12 +172,7 @@ class OptionField:
         return value
 
     def _check(self, value: Any, written: Any) -> None:
-        """Refuse a value that the declaration does not admit.
-
-        Args:
-            value: The value.
-            written: What it was made of: the limit is one of the number that is written.
-        """
+        """Refuse a value that the declaration does not admit; the limit is one of the number that is written."""
         minimum, number = self.option.minimum, written if isinstance(written, int | float) else value
         if minimum is not None and isinstance(number, int | float) and number < minimum:
             raise InputError(f"it is {number}, and must be at least {minimum:g}")
@@ -200,6 +209,16 @@ def key_fields(group: type) -> tuple[OptionField, ...]:
     return fields
 
 
+def _is_of(hint: Any, value: Any) -> bool:
+    """Whether a value of TOML has a type such as ``Mapping[str, str | int]``; a list stands for a tuple."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        return isinstance(value, list) and all(_is_of(arguments[0], entry) for entry in value)
+    if origin is Mapping:
+        return isinstance(value, dict) and all(_is_of(arguments[1], entry) for entry in value.values())
+    return isinstance(value, hint)
+
+
 def _value_of_factory(field: dataclasses.Field[Any]) -> Any:
     factory = field.default_factory
     return dataclasses.MISSING if factory is dataclasses.MISSING else factory()
@@ -214,7 +233,7 @@ def _without_none(hint: Any) -> Any:
 
 def option_group(group: _Class) -> _Class:
     """Complete the docstring of an option group by the meaning of each of its options."""
-    meanings = (f"        {f.name}: {' '.join(f.option.help.split())}" for f in option_fields(group))
+    meanings = (f"        {f.name}: {f.meaning}" for f in option_fields(group))
     text = "\n".join(meanings).replace(" (repeatable)", "").replace("`", "``")
     group.__doc__ = f"{group.__doc__}\n\n    Attributes:\n{text}\n"
     return group
@@ -224,11 +243,7 @@ _Group = TypeVar("_Group")
 
 
 def with_settings(options: _Group, settings: Mapping[str, Any]) -> _Group:
-    """Return options completed by the settings of a project, and by the values that hold otherwise.
-
-    Args:
-        options: An option group, as the user gave it.
-        settings: The contents of ``[tool.advisor]``.
+    """Return options completed by the settings of a project (``[tool.advisor]``) and the values that hold otherwise.
 
     Raises:
         InputError: If a setting is not a value of its option.
@@ -241,16 +256,7 @@ def with_settings(options: _Group, settings: Mapping[str, Any]) -> _Group:
 def read_pairs(
     texts: Iterable[str], option: str, *, example: str = "name=value", allow_empty: bool = False
 ) -> list[tuple[str, str]]:
-    """Read ``NAME=VALUE`` texts of an option.
-
-    Args:
-        texts: The texts.
-        option: The option, for the error message.
-        example: A correct text, for the error message.
-        allow_empty: Whether a value may be empty.
-
-    Returns:
-        Name and value of each text.
+    """Return the name and the value of each ``NAME=VALUE`` text of an option; the example is for the error message.
 
     Raises:
         InputError: If a text has no name or no value.

@@ -34,29 +34,11 @@ MIN_AGE_DAYS = 14
 _MIN_GAIN = f"{MIN_GAIN:.0%}"
 
 
-def check_allowed(names: Iterable[str]) -> None:
-    """Check that what is allowed in addition exists.
-
-    Raises:
-        InputError: At the first name that is unknown.
-    """
+def _check_names(names: Iterable[str], *, choices: Sequence[str], message: str) -> None:
+    """Raise an `InputError` with a message for the first name that is none of the choices."""
     for name in names:
-        if name not in ALLOWED:
-            raise InputError(f"`{name}` cannot be allowed", hint=suggest(name, ALLOWED))
-
-
-def check_previews(names: Iterable[str]) -> None:
-    """Check that preview features exist.
-
-    Raises:
-        InputError: If there is no feature of a name.
-    """
-    for name in names:
-        if name not in PREVIEWS:
-            raise InputError(
-                f"there is no preview feature `{name}`; the known ones are: {quoted(PREVIEWS)}",
-                hint=suggest(name, PREVIEWS),
-            )
+        if name not in choices:
+            raise InputError(message.format(name), hint=suggest(name, choices))
 
 
 def read_max_size(text: str) -> int:
@@ -326,7 +308,7 @@ class ResolutionOptions:
             "--allow",
             metavar="WHAT",
             key="allow",
-            check=check_allowed,
+            check=partial(_check_names, choices=ALLOWED, message="`{}` cannot be allowed"),
             example='["replace-packages"]',
             page="../how-to/choose-builds.md#replace-packages",
             help="`replace-packages` or `reduced-precision`.\n"
@@ -368,7 +350,11 @@ class ResolutionOptions:
             "--preview",
             metavar="NAME",
             key="preview",
-            check=check_previews,
+            check=partial(
+                _check_names,
+                choices=PREVIEWS,
+                message=f"there is no preview feature `{{}}`; the known ones are: {quoted(PREVIEWS)}",
+            ),
             example='["variants"]',
             page="cli.md#preview-features",
             help="Preview feature: `variants` (repeatable).",
@@ -515,14 +501,6 @@ GROUPS: list[type] = [ProjectFiles, TargetOptions, ResolutionOptions, IndexOptio
 
 
 def at_least_one(name: str, value: int) -> None:
-    """Check a number that must be at least 1.
-
-    Args:
-        name: Name of the argument.
-        value: Its value.
-
-    Raises:
-        InputError: If it is less than 1.
-    """
+    """Raise an `InputError` for the argument of a name whose value is less than 1."""
     if value < 1:
         raise InputError(f"`{name}` must be at least 1, not {value}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.api.gate.gate_session import GateOptions, open_gate
+from advisor.api.gate.gate_session import open_gate
 from advisor.api.options import (
     IndexOptions,
     Project,
@@ -136,6 +136,6 @@ def check(
         InputError: If the project, its policy or its lock cannot be read (exit code 2).
         UnavailableError: If an index or the knowledge base cannot be read (exit code 4).
     """
-    options = GateOptions(base=base, policy_from_base=policy_from_base)
-    with open_gate(ProjectOptions.of(project, target, indexes, resolution), options) as gate:
-        return gate.result
+    options = ProjectOptions.of(project, target, indexes, resolution)
+    with open_gate(options, base=base, policy_from_base=policy_from_base) as (result, _):
+        return result

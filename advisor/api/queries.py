@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 from advisor.api.stores import open_readable_store
 from advisor.domain.words import quoted
 from knowledge.domain.errors import InputError
-from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks, frameworks
+from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks, runs_on_processors_only
 from knowledge.domain.hardware import Accelerator
 from knowledge.domain.observation import Observation
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio, accelerator_ratios, are_connected
@@ -73,13 +73,7 @@ class HardwareComparison:
 def select_observations(
     indicator: str, *, hardware: str | None = None, framework: str | None = None, knowledge: str | None = None
 ) -> tuple[Observation, ...]:
-    """Return the observations of an indicator.
-
-    Args:
-        indicator: Name of the indicator.
-        hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
-        framework: Only this distribution.
-        knowledge: Address of the knowledge base; ``None`` for the user's own.
+    """Return the observations of an indicator, as :func:`compare` selects them.
 
     Raises:
         InputError: If there is none; the hint lists what there is.
@@ -181,7 +175,7 @@ def estimate(
         other = _versions(against) if against else {**versions, framework: model.measured.usual_reference}
         if framework not in other:
             raise InputError(f"`--against {against}` does not name a version of `{framework}`")
-        on_processor = framework in FRAMEWORKS and "cuda" not in frameworks()[FRAMEWORKS[framework]].devices
+        on_processor = runs_on_processors_only(framework)
         return StackEstimate(
             estimate=model.estimate(versions, other, confidence=0.9),
             stack=versions,
@@ -194,13 +188,9 @@ def estimate(
 def compare_hardware(
     accelerator: str, reference: str, *, workload: str, knowledge: str | None = None
 ) -> HardwareComparison:
-    """Predict how much faster one accelerator is than another, from published measurements.
+    """Predict how much faster one accelerator is than another for a workload, from published measurements.
 
-    Args:
-        accelerator: Name of an accelerator or a hardware profile.
-        reference: The one to compare with.
-        workload: Name of the workload.
-        knowledge: Address of the knowledge base; by default the user's own.
+    Accelerators are named as such or by a hardware profile.
 
     Returns:
         The predicted ratio of speed for each regime (the default precision, a shorter one, MLPerf, latencies), its

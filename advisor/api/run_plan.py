@@ -80,14 +80,9 @@ class RunPlan:
 def plan_run(
     settings: Sequence[AppliedSetting], *, present: Mapping[str, str], machine: RunMachine | None = None
 ) -> RunPlan:
-    """Return how settings are applied to a program on a machine.
+    """Return how settings are applied to a program on a machine, by default this one.
 
-    What the caller has set stays: a setting whose variable has another value already is skipped as a whole.
-
-    Args:
-        settings: The settings.
-        present: The environment of the caller.
-        machine: The machine; by default this one.
+    What the environment of the caller has stays: a setting whose variable has another value is skipped as a whole.
     """
     machine = machine or RunMachine()
     allowed = processors = machine.processors or frozenset()
@@ -168,12 +163,9 @@ def add_variables(variables: Mapping[str, str], more: Mapping[str, str]) -> dict
 
 
 def with_present(name: str, text: str, present: Mapping[str, str]) -> str:
-    """Return the value of a variable with what the environment has in it already, if it is a list.
+    """Return the value that settings give a variable with what the environment has in it already, if it is a list.
 
-    Args:
-        name: The variable.
-        text: The value that settings give it.
-        present: The environment. A flag in it that the settings give another value is left out.
+    A flag of the environment that the settings give another value is left out.
     """
     separator = JOINED_VARIABLES.get(name)
     if separator is None:
@@ -235,13 +227,9 @@ def _libraries_of(setting: AppliedSetting) -> frozenset[str]:
 
 
 def _present_value(name: str, text: str, present: Mapping[str, str], libraries: frozenset[str]) -> str:
-    """Return the part of the caller's value of a variable that another value contradicts; empty if there is none.
+    """Return the part of the caller's value of a variable that another text contradicts; empty if there is none.
 
-    Args:
-        name: The variable.
-        text: The other value.
-        present: The environment of the caller.
-        libraries: File names of shared libraries with the same purpose.
+    Of shared libraries with the same purpose, each contradicts the others.
     """
     value = present.get(name, "")
     separator = JOINED_VARIABLES.get(name)

@@ -156,10 +156,6 @@ def overridden_settings(
 
     Only the files and modules that the command names are read, not those that they import: `advisor check` reads the
     whole project.
-
-    Args:
-        command: The program and its arguments.
-        applied: Settings that are applied from outside.
     """
     for path in _python_files(command):
         for used in settings_in_file(path):

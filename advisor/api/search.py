@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from advisor.api.context import TargetContext
+from advisor.api.context import AdviceInputs, TargetContext
 from advisor.api.options import REDUCED_PRECISION
 from advisor.domain.progress import activity
 from advisor.domain.target import NEWEST_PYTHON, Target
@@ -39,7 +39,6 @@ from knowledge.catalogue.builds import shipped_builds
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import shipped_rules
 from knowledge.domain.errors import InputError, UnavailableError
-from knowledge.estimate.interface import Estimator
 
 logger = logging.getLogger(__name__)
 
@@ -53,42 +52,33 @@ _HINT_SECONDS = 5.0
 """Time limit of the search for an interpreter to name if there is no stack."""
 
 
-def select(
-    context: TargetContext, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None
-) -> Selection:
+def select(inputs: AdviceInputs, *, limit: TimeLimit | None = None) -> Selection:
     """Return the request with the extras and replacements whose best stack has the best score."""
-    return with_best_packages(prepare_request(context, client, estimator, limit=limit), context.allowed)
+    return with_best_packages(prepare_request(inputs, limit=limit), inputs.context.allowed)
 
 
-def prepare_request(
-    context: TargetContext, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None
-) -> ResolutionRequest:
-    """Resolve the baseline of a target and prepare the search for the best stack.
-
-    Args:
-        context: The project for the target.
-        client: The package indexes.
-        estimator: Predictions for the target.
-        limit: Time limit of the search; by default the limit of the options, from now.
+def prepare_request(inputs: AdviceInputs, *, limit: TimeLimit | None = None) -> ResolutionRequest:
+    """Resolve the baseline of a target and prepare the search for the best stack, by default with its own time limit.
 
     Raises:
         InputError: If there is no objective of the name.
         NoStackError: If no stack satisfies the requirements.
         UnavailableError: If an index cannot be read.
     """
-    options, objective = context.options, context.options.objective or ""
+    context, options = inputs.context, inputs.context.options
+    objective = options.objective or ""
     if objective not in OBJECTIVES:
         raise InputError(f"there is no objective `{objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
-    problem = with_direct_packages(context.problem, client)
+    problem = with_direct_packages(context.problem, inputs.client)
     needs_sizes = objective == "size" or options.max_size is not None
-    candidates = IndexCandidates(client, problem, advisories=objective == "security", sizes=needs_sizes)
+    candidates = IndexCandidates(inputs.client, problem, advisories=objective == "security", sizes=needs_sizes)
     prefetch_roots(problem, candidates)
     until = problem.policy.exclude_newer
     now = datetime.fromisoformat(until) if until else datetime.now(UTC)
     score = StackScore(
         objective=objective,
         builds=target_builds(context.target),
-        estimator=estimator,
+        estimator=inputs.estimator,
         source=candidates,
         direct=problem.direct_names,
         policy=problem.policy,
@@ -116,12 +106,8 @@ def target_settings(context: TargetContext) -> TargetSettings | None:
 def with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
     """Return a target with the newest of its interpreters for which a stack exists, and log a warning.
 
-    Some stacks contain sdists whose build was not tried. The interpreter with the fewest of them is taken.
-    The target is unchanged if no stack is found for any interpreter.
-
-    Args:
-        context: The target, whose `other_pythons` are tried in their order.
-        client: The package indexes.
+    The interpreters are its `other_pythons`. Some stacks contain sdists whose build was not tried: the interpreter with
+    the fewest of them is taken. The target is unchanged if no stack is found for any interpreter.
 
     Raises:
         UnavailableError: If an index cannot be read.
@@ -137,12 +123,13 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
     return context
 
 
-def find_other_python(context: TargetContext, client: IndexClient, estimator: Estimator) -> str | None:
+def find_other_python(inputs: AdviceInputs) -> str | None:
     """Return another interpreter that the project supports and for which a stack runs on the target, the nearest first.
 
     Interpreters whose stack needs no untried build come before others. ``None`` if no stack was found, or an
     index cannot be read.
     """
+    context = inputs.context
     minor = context.target.python.minor
     others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
     # Of two that are equally near, the older one first: old releases, which run on old drivers, have wheels for it.
@@ -152,8 +139,8 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
     for python in nearest:
         try:
             # The plain resolver, which knows no rules, refuses most interpreters in little time.
-            if _first_with_stack(context, [python], client, limit) is not None:
-                request = prepare_request(context.with_python(python), client, estimator, limit=limit)
+            if _first_with_stack(context, [python], inputs.client, limit) is not None:
+                request = prepare_request(inputs.with_python(python), limit=limit)
                 newest = solve_newest(request)
                 if not newest.stopped and not untried_sdists(newest.stack, request.problem.policy):
                     return python
@@ -169,27 +156,20 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
     return with_builds
 
 
-def compare_interpreters(
-    context: TargetContext, client: IndexClient, estimator: Estimator, limit: TimeLimit
-) -> VariantComparison:
+def compare_interpreters(inputs: AdviceInputs, limit: TimeLimit) -> VariantComparison:
     """Solve a project for each of the interpreters that are compared, and sort them by the score of their best stack.
 
     Interpreters that are not maintained any more (PEP 602: five years) are only compared if no other has a stack. An
     old interpreter costs as much as an old package that the project names: each minor version behind the newest one
     counts as a year, because one is released each year (PEP 602).
 
-    Args:
-        context: The target, whose `compared_pythons` are compared.
-        client: The package indexes.
-        estimator: Predictions for the target.
-        limit: Time limit of all searches.
-
     Raises:
         NoStackError: If there is no stack for any of them.
     """
-    newest = max(_minor(python) for python in context.compared_pythons)
-    maintained = [python for python in context.compared_pythons if _minor(python) > NEWEST_PYTHON - 1 - _MAINTAINED]
-    others = [python for python in context.compared_pythons if python not in maintained]
+    context, pythons = inputs.context, inputs.context.compared_pythons
+    newest = max(map(_minor, pythons))
+    maintained = [python for python in pythons if _minor(python) > NEWEST_PYTHON - 1 - _MAINTAINED]
+    others = [python for python in pythons if python not in maintained]
 
     def share_of_limit() -> TimeLimit:
         # One difficult interpreter must not take the time of the others.
@@ -199,7 +179,7 @@ def compare_interpreters(
         age = round((newest - _minor(python)) * HOURS_A_YEAR)
         return ProblemVariant(
             label=f"Python {python}",
-            select=lambda: select(context.with_python(python), client, estimator, limit=share_of_limit()),
+            select=lambda: select(inputs.with_python(python), limit=share_of_limit()),
             costs={"freshness-direct": age, "freshness": age},
         )
 

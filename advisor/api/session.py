@@ -11,9 +11,9 @@ from pathlib import Path
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.api.advice_inputs import AdviceInputs, open_inputs
+from advisor.api.advice_inputs import open_inputs
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
-from advisor.api.context import TargetContext
+from advisor.api.context import AdviceInputs, TargetContext
 from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
 from advisor.api.search import compare_interpreters, find_other_python, select
@@ -146,14 +146,14 @@ class AdviceSession:
                 selection = self._take_best_python(limit) if self.context.compared_pythons else None
                 if selection is None or not limit.is_over:
                     # With the baseline of this interpreter.
-                    selection = select(self.context, self.inputs.client, self.inputs.estimator, limit=limit)
+                    selection = select(self.inputs, limit=limit)
                 not_compared = "; ".join(filter(None, (self._not_compared, selection.not_compared)))
                 self._selection = replace(selection, not_compared=not_compared)
         return self._selection
 
     def _take_best_python(self, limit: TimeLimit) -> Selection:
         """Choose the interpreter with the best-scored stack, and return the request with this stack."""
-        self._interpreters = compare_interpreters(self.context, self.inputs.client, self.inputs.estimator, limit)
+        self._interpreters = compare_interpreters(self.inputs, limit)
         best = (self._interpreters.solved or self._interpreters.stopped)[0]
         python = best.request.problem.target.python
         context = replace(self.context.with_python(str(python)), compared_pythons=())
@@ -218,17 +218,13 @@ class AdviceSession:
             # Another interpreter needs the same builds, and was not compared with the limit.
             raise
         except NoStackError as error:
-            if other := find_other_python(self.context, self.inputs.client, self.inputs.estimator):
+            if other := find_other_python(self.inputs):
                 hint = f"there is a stack for Python {other}: `--python {other}`"
                 error.hint = f"{error.hint}; {hint}" if error.hint else hint
             raise
 
     def result(self, *, outputs: Sequence[Path] = ()) -> AdviceResult:
-        """Return the best stack with what it was recommended for.
-
-        Args:
-            outputs: Locks that were written.
-        """
+        """Return the best stack with what it was recommended for, and the locks that were written."""
         advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
         request, versions = self.select().request, advice.optimum.stack.versions
         allowed = request.score.settings
@@ -307,15 +303,10 @@ class AdviceSession:
             return explain_package(self.select().request, advice, canonicalize_name(package))
 
     def prices(self, *, other_pythons: Sequence[str] = OTHER_PYTHONS) -> tuple[Price, ...]:
-        """Return what each constraint of the project costs, and what other interpreters would gain.
-
-        Args:
-            other_pythons: Versions of interpreters to price.
-        """
+        """Return what each constraint of the project costs, and what other interpreters would gain."""
 
         def solve_for(python: str, limit: TimeLimit) -> Solved:
-            context, inputs = self.context.with_python(python), self.inputs
-            return select(context, inputs.client, inputs.estimator, limit=limit).solve()
+            return select(self.inputs.with_python(python), limit=limit).solve()
 
         solved = self.solved()
         with activity("pricing constraints"):
@@ -330,17 +321,14 @@ class AdviceSession:
         return prices
 
     def lock_texts(self, paths: Sequence[Path]) -> dict[Path, str]:
-        """Return the text of a lock of the best stack for each path.
-
-        Args:
-            paths: The locks; the name of each determines its format.
+        """Return the text of a lock of the best stack for each path, whose name determines the format.
 
         Raises:
             InputError: If a path has no known format, or its directory does not exist.
         """
         solved, settings = self.solved(), locked_settings(values_to_set(self.settings()))
         with activity("reading hashes and sizes"):
-            return lock_texts(paths, solved.optimum, solved.request, self.inputs.client, settings=settings)
+            return lock_texts(paths, solved, self.inputs.client, settings)
 
     def write_locks(self, paths: Sequence[Path]) -> None:
         """Write the best stack to lock files, which are all rendered before the first is written.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from advisor.domain.words import count
@@ -21,12 +22,9 @@ logger = logging.getLogger(__name__)
 
 
 def open_readable_store(address: str | None) -> SqlKnowledgeBase:
-    """Open a knowledge base that is only read.
+    """Open a knowledge base that is only read, by default the user's own.
 
-    If the user's own does not exist and cannot be created, the observations that ship with the program take its place.
-
-    Args:
-        address: Address of the knowledge base; ``None`` for the user's own.
+    If that does not exist and cannot be created, the observations that ship with the program take its place.
 
     Raises:
         KnowledgeBaseError: If it cannot be opened.
@@ -35,10 +33,7 @@ def open_readable_store(address: str | None) -> SqlKnowledgeBase:
 
 
 def open_writable_store(address: str | None) -> SqlKnowledgeBase:
-    """Open a knowledge base to add observations to.
-
-    Args:
-        address: Address of the knowledge base; ``None`` for the user's own.
+    """Open a knowledge base to add observations to, by default the user's own.
 
     Raises:
         KnowledgeBaseError: If it cannot be opened.
@@ -62,34 +57,30 @@ def log_warning(message: str, hint: str) -> None:
     logger.warning("%s", f"{message}; {hint}" if hint else message)
 
 
+@dataclass(frozen=True)
 class AdmittingSink:
-    """Adds observations to a knowledge base, and warns of quarantined ones."""
+    """Adds observations to a knowledge base, and warns of quarantined ones.
 
-    def __init__(self, store: KnowledgeBase, *, source: str = "", warn: Warn = log_warning) -> None:
-        """Store the parameters.
+    Attributes:
+        store: The knowledge base.
+        source: Name of who delivers the observations; empty for the knowledge base's own.
+        warn: Receives a warning if observations are quarantined.
+    """
 
-        Args:
-            store: The knowledge base.
-            source: Name of who delivers the observations; empty for the knowledge base's own.
-            warn: Receives a warning if observations are quarantined.
-        """
-        self._admission = Admission(store, Indicators(), source=source)
-        self._warn = warn
+    store: KnowledgeBase
+    _: KW_ONLY
+    source: str = ""
+    warn: Warn = log_warning
 
     def add(self, observations: Iterable[Observation], *, shipped: Collection[str] = ()) -> AdmissionResult:
         """Store plausible observations, and quarantine the others (:class:`knowledge.exchange.admission.Admission`)."""
-        result = self._admission.add(observations, shipped=shipped)
-        warn_of_quarantine([(q.observation.identity, q.reason) for q in result.quarantined], self._warn)
+        result = Admission(self.store, Indicators(), source=self.source).add(observations, shipped=shipped)
+        warn_of_quarantine([(q.observation.identity, q.reason) for q in result.quarantined], self.warn)
         return result
 
 
 def warn_of_quarantine(entries: Sequence[tuple[str, str]], warn: Warn) -> None:
-    """Warn of quarantined observations, with the first reason.
-
-    Args:
-        entries: Identity of each observation, with the reason.
-        warn: Receives the warning, unless there are no entries.
-    """
+    """Warn of quarantined observations, identities with reasons, with the first reason."""
     if entries:
         warn(
             f"{count(len(entries), 'observation')} quarantined; the first because: {entries[0][1]}",

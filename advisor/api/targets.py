@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from advisor.api.locked_stack import stack_to_lock
+from advisor.api.locked_stack import SolvedStack
 from advisor.api.session import AdviceResult, AdviceSession
 from advisor.domain.progress import activity
 from advisor.domain.time_limit import TimeLimit
@@ -39,13 +39,8 @@ class TargetResults:
 def advise_targets(sessions: Sequence[AdviceSession], *, agrees: bool = False, dry_run: bool = False) -> TargetResults:
     """Recommend a stack for each target, and write the locks when all of them are known.
 
-    Targets with the same lock share versions where possible; see :mod:`advisor.resolve.recommendation.agreement`.
-
-    Args:
-        sessions: The targets.
-        agrees: Whether all targets have the same versions where possible; see
-            :mod:`advisor.resolve.recommendation.agreement`.
-        dry_run: Whether to write no lock.
+    Targets with the same lock share versions where possible, and all targets do if they are to agree; see
+    :mod:`advisor.resolve.recommendation.agreement`.
 
     Raises:
         InputError: If targets cannot share a lock, a lock cannot be written, or one target is to agree with others.
@@ -107,21 +102,18 @@ def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]
         lock_format = format_to_write(path)
         if len(sharing) < 2:
             continue
+        names = quoted([session.context.name for session in sharing])
         try:
             markers = lock_format.target_markers([session.context.target for session in sharing])
         except InputError as error:
-            error.message = f"the targets {_names(sharing)} have the same lock `{path}`: {error.message}"
+            error.message = f"the targets {names} have the same lock `{path}`: {error.message}"
             raise
         if markers is None:
             raise InputError(
-                f"the targets {_names(sharing)} have the same lock `{path}`, which is no `{default_format().name}`",
+                f"the targets {names} have the same lock `{path}`, which is no `{default_format().name}`",
                 hint="give each a `lock` of its own, or name one `--target`",
             )
     return owners
-
-
-def _names(sessions: Sequence[AdviceSession]) -> str:
-    return quoted([session.context.name for session in sessions])
 
 
 def _share_versions(sessions: Sequence[AdviceSession]) -> None:
@@ -137,8 +129,6 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
     stacks = []
     for session in sessions:
         settings = locked_settings(values_to_set(session.settings())) or None
-        solved, client = session.solved(), session.inputs.client
-        request = solved.request
         with activity("reading hashes and sizes"):
-            stacks.append(stack_to_lock(solved.stack, request.problem, request.source, client, settings=settings))
+            stacks.append(SolvedStack.of(session.solved(), session.inputs.client).to_lock(settings))
     return format_to_write(path).write(path, stacks)

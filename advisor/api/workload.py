@@ -39,11 +39,7 @@ class WorkloadResult:
 
 
 def profile_workload(request: ProfileRequest, *, name: str | None = None) -> WorkloadResult:
-    """Profile a program, and write its workload to the file of the project.
-
-    Args:
-        request: The program; its directory is the project.
-        name: Name of the workload; by default the name of the program's file.
+    """Profile a program, and write its workload, by default with the name of its file, to the file of the project.
 
     Raises:
         InputError: If the program cannot be profiled, or the file is not valid.
@@ -71,12 +67,12 @@ def profile_workload(request: ProfileRequest, *, name: str | None = None) -> Wor
 def import_trace(
     trace: Path, *, project: Path, name: str | None = None, framework: str | None = None, steps: int = 0
 ) -> WorkloadResult:
-    """Read a trace, and write its workload to the file of a project.
+    """Read a trace, and write its workload, by default with the name of its file, to the file of a project.
 
     Args:
         trace: The trace.
         project: Directory of the project.
-        name: Name of the workload; by default the name of the trace's file.
+        name: Name of the workload.
         framework: Distribution and version that were profiled, such as ``torch==2.9.1``; unknown by default.
         steps: Steps in a trace that does not mark them; 0 if unknown.
 
@@ -87,7 +83,8 @@ def import_trace(
     distribution, version = _framework_version(framework) if framework else ("", "")
     name = check_name(name or _name_of((trace.name,)))
     summary = read_trace(trace, steps=steps)
-    _check_framework(summary.framework, distribution)
+    if distribution and FRAMEWORKS.get(distribution, distribution) != summary.framework:
+        raise InputError(f"the trace is of `{summary.framework}`, not of `{distribution}`")
     workload = workload_of(
         summary,
         name=name,
@@ -134,8 +131,3 @@ def _framework_version(text: str) -> tuple[str, str]:
         raise InputError(
             f"`{text}` is not a framework with a version", hint="write `--framework torch==2.9.1`"
         ) from None
-
-
-def _check_framework(framework: str, distribution: str) -> None:
-    if distribution and FRAMEWORKS.get(distribution, distribution) != framework:
-        raise InputError(f"the trace is of `{framework}`, not of `{distribution}`")

@@ -304,13 +304,7 @@ class Coordinator:
         return engine.executor, engine.batch(self.directory, self.plan.name, number=number, tasks=tasks)
 
     def _state(self, task: int, submissions: Sequence[Submission], after: str) -> TaskStatus:
-        """Return the state of a task that is not complete.
-
-        Args:
-            task: Number of the task.
-            submissions: Its submissions, oldest first.
-            after: Number of the last submission that does not count as an attempt.
-        """
+        """Return the state of a task that is not complete; its submissions until a number do not count as attempts."""
         if submissions and not submissions[-1].outcomes:
             return self._statuses.get(task, TaskStatus(task=task, state="queued"))
         attempts, last = 0, dict[str, Any](node="", reason="")

@@ -51,19 +51,37 @@ class BlockCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignTarget:
-    """Machine, device and interpreter that a campaign is planned for.
+    """What a campaign is planned for.
 
     Attributes:
         hardware: The machine.
-        device: ``cpu`` or ``cuda``.
         python: Interpreter for a matrix that names none: a path or a version.
+        repetition: Number of the repetition; each repetition has blocks of its own.
         is_remote: Whether the campaign runs on other machines, where interpreters named by version are looked up.
     """
 
     hardware: HardwareProfile
-    device: str
     python: str
+    repetition: int = 1
     is_remote: bool = False
+
+    def campaign_name(self, matrix: Matrix) -> str:
+        """Return the name of the campaign of a matrix."""
+        content = content_hash([matrix.source, self.hardware.identity, self.python])
+        return f"{matrix.name}-{content[:8]}-{self.repetition}"
+
+
+def choose_device(choice: str, hardware: HardwareProfile) -> str:
+    """Return ``cpu`` or ``cuda``.
+
+    Raises:
+        InputError: If there is no such device, here or at all.
+    """
+    if choice not in ("auto", "cpu", "cuda"):
+        raise InputError(f"there is no device `{choice}`", hint="take `auto`, `cpu` or `cuda`")
+    if choice == "cuda" and hardware.gpu is None:
+        raise InputError("this machine has no NVIDIA GPU that the driver knows", hint="measure with `--device cpu`")
+    return choice if choice != "auto" else hardware.device
 
 
 def plan_campaign(
@@ -72,7 +90,6 @@ def plan_campaign(
     *,
     client: IndexClient,
     max_runs: int,
-    repetition: int = 1,
     progress: Callable[[str], None] = lambda _: None,
 ) -> CampaignPlan:
     """Expand a matrix and lock every stack. Combinations that cannot be resolved are dropped; nothing is installed.
@@ -82,13 +99,12 @@ def plan_campaign(
         target: What the campaign is planned for.
         client: The indexes.
         max_runs: Maximum number of indicator runs in a round.
-        repetition: Number of the repetition; each repetition has blocks of its own.
         progress: Called with a short text before each lock.
 
     Raises:
-        InputError: If no combination can be resolved.
+        InputError: If the machine does not have the device, or no combination can be resolved.
     """
-    hardware, device = target.hardware, target.device
+    hardware, device = target.hardware, choose_device(matrix.content.device, target.hardware)
     locker = StackLocker(client, hardware, is_remote=target.is_remote)
     combinations = matrix.combinations(locker.versions_of, (target.python,), max_runs=max_runs)
     for combination in combinations:
@@ -106,23 +122,19 @@ def plan_campaign(
             f"no combination of the matrix `{matrix.name}` can be resolved; the first: {next(iter(dropped)).reason}",
             hint="`advisor pi plan` lists the dropped combinations with the reasons",
         )
-    title = campaign_name(matrix, hardware=hardware, python=target.python, repetition=repetition)
+    title = target.campaign_name(matrix)
     blocks = tuple(
         _block(
             matrix,
             members,
             name=f"{title}-{backend}" + ("" if "/" in python else f"-py{python}"),
-            target=target,
+            hardware=hardware,
+            device=device,
             locker=locker,
         )
         for (backend, python), members in groups.items()
     )
     return CampaignPlan(name=title, blocks=blocks, dropped=tuple(dropped))
-
-
-def campaign_name(matrix: Matrix, *, hardware: HardwareProfile, python: str, repetition: int) -> str:
-    """Return the name of the campaign of a matrix; it depends on the hardware, the interpreter and the repetition."""
-    return f"{matrix.name}-{content_hash([matrix.source, hardware.identity, python])[:8]}-{repetition}"
 
 
 def _locked(
@@ -156,7 +168,8 @@ def _block(
     members: Sequence[tuple[StackLock, Combination]],
     *,
     name: str,
-    target: CampaignTarget,
+    hardware: HardwareProfile,
+    device: str,
     locker: StackLocker,
 ) -> Block:
     content = matrix.content
@@ -170,7 +183,7 @@ def _block(
             [(lock, combination.settings) for lock, combination in group],
             group[0][1].cases,
             dtypes=content.dtypes,
-            device=target.device,
+            device=device,
             control=True,
             first=len(arms),
         )
@@ -179,7 +192,7 @@ def _block(
         name=name,
         arms=tuple(arms),
         rounds=content.rounds,
-        hardware=target.hardware,
+        hardware=hardware,
         samples=content.samples,
         min_seconds=content.min_time,
         timeout_seconds=content.timeout,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -122,25 +123,47 @@ class AdviceOptions:
                 raise InputError(f"`--targets all` and `{name}` contradict each other", hint="name one of them")
 
 
+def asks_for_builds(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command about a project that asks on a terminal for builds it needs, and with consent runs with them.
+
+    The project is one question; the packages that a stack needs are another one, which lists them.
+    """
+
+    @functools.wraps(command)
+    def run(project: ProjectOptions, **values: Any) -> None:
+        try:
+            command(project, **values)
+            return
+        except UnbuiltProjectError as error:
+            _ask(error, (), "Build the metadata of the project? This runs its code on this machine")
+            allowed = replace(project.resolution, build_project=True)
+        except BuildsNeededError as error:
+            if project.resolution.build_sdists:
+                raise
+            question = "Build these and other packages that a stack needs? This runs their code on this machine"
+            _ask(error, error.packages, question)
+            allowed = replace(project.resolution, build_sdists=True)
+        run(replace(project, resolution=allowed), **values)
+
+    return run
+
+
 @expand_options
+@asks_for_builds
 def advise(project: ProjectOptions, printed: AdviceOptions) -> None:
     """Recommend, verify and lock the best-scored stack of a project for a target machine."""
     printed.check(project.target)
-
-    def run(options: ProjectOptions) -> None:
-        if printed.update:
-            _update(options, printed)
-            return
-        with api.advice_inputs.open_inputs(options) as inputs:
-            if len(inputs) == 1 and printed.targets is None:
-                _advise_one(inputs[0], printed)
-            else:
-                _advise_all(inputs, printed)
-
-    with_consent(run, project)
+    if printed.update:
+        _update(project, printed)
+        return
+    with api.advice_inputs.open_inputs(project) as inputs:
+        if len(inputs) == 1 and printed.targets is None:
+            _advise_one(inputs[0], printed)
+        else:
+            _advise_all(inputs, printed)
 
 
-def _advise_one(inputs: api.advice_inputs.AdviceInputs, printed: AdviceOptions) -> None:
+def _advise_one(inputs: api.context.AdviceInputs, printed: AdviceOptions) -> None:
     paths = () if printed.dry_run else printed.output or (inputs.context.default_lock,)
     for path in paths:
         format_to_write(path)
@@ -174,7 +197,7 @@ def _advise_one(inputs: api.advice_inputs.AdviceInputs, printed: AdviceOptions) 
         session.remember(memory, answer)
 
 
-def _advise_all(inputs: Sequence[api.advice_inputs.AdviceInputs], printed: AdviceOptions) -> None:
+def _advise_all(inputs: Sequence[api.context.AdviceInputs], printed: AdviceOptions) -> None:
     """Recommend a stack for each target, each with a lock of its own."""
     from advisor.report.advice.targets import targets_json, targets_text
 
@@ -203,33 +226,6 @@ def _update(project: ProjectOptions, printed: AdviceOptions) -> None:
     print_report(update_json(change) if printed.format == "json" else update_text(change, report_layout()))
     if not change.passes:
         raise typer.Exit(1)
-
-
-def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions) -> None:
-    """Run a command; if it needs builds and the user agrees on a terminal, run it again with them.
-
-    The project is one question; the packages that a stack needs are another one, which lists them.
-
-    Args:
-        run: The command.
-        options: Its options.
-
-    Raises:
-        BuildsNeededError, UnbuiltProjectError: If there is no terminal, or the user does not agree.
-    """
-    try:
-        run(options)
-    except AdvisorError as error:
-        if isinstance(error, UnbuiltProjectError):
-            _ask(error, (), "Build the metadata of the project? This runs its code on this machine")
-            allowed = replace(options.resolution, build_project=True)
-            with_consent(run, replace(options, resolution=allowed))
-        elif isinstance(error, BuildsNeededError):
-            question = "Build these and other packages that a stack needs? This runs their code on this machine"
-            _ask(error, error.packages, question)
-            run(replace(options, resolution=replace(options.resolution, build_sdists=True)))
-        else:
-            raise
 
 
 def _ask(error: AdvisorError, packages: Sequence[str], question: str) -> None:

@@ -71,10 +71,7 @@ def check(
         print_report(CHECK_FORMATS.render(format, result, Presentation(layout=report_layout(), details=details)))
 
     try:
-        with api.gate_session.open_gate(
-            project, api.gate_session.GateOptions(base=base, policy_from_base=policy_from_base)
-        ) as gate:
-            result = gate.result
+        with api.gate_session.open_gate(project, base=base, policy_from_base=policy_from_base) as (result, _):
             report(result)
     except UnreadableFileError as failure:
         # Annotations of a change need the place of this error, too.

@@ -46,18 +46,19 @@ def show(
         return
     width = max(len(key) for key, _, _ in rows)
     for key, value, origin in rows:
-        typer.echo(f"{key:{width}} = {_spelled(value)}  # {origin}")
+        text = "(none)" if value is None else json.dumps(value, default=str)
+        typer.echo(f"{key:{width}} = {text}  # {origin}")
 
 
 def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
-    for key in keys().values():
-        field = key.field
-        if field is not None and (value := os.environ.get(field.option.variable)) is not None:
-            yield key.name, value.split() if field.kind == "list" else value, f"variable {field.option.variable}"
-        elif key.name in settings and key.name not in _SHOWN_APART:
-            yield key.name, settings[key.name], _line(path, text, key.name)
-        elif field is not None and field.kind == "text":
-            yield key.name, field.option.otherwise, f"default{f': {field.option.unset}' if field.option.unset else ''}"
+    for key, field in keys().items():
+        option = field.option
+        if (value := os.environ.get(option.variable)) is not None:
+            yield key, value.split() if field.kind == "list" else value, f"variable {option.variable}"
+        elif key in settings and key not in _SHOWN_APART:
+            yield key, settings[key], _line(path, text, key)
+        elif field.kind == "text":
+            yield key, option.otherwise, f"default{f': {option.unset}' if option.unset else ''}"
     for name, table in settings.get("targets", {}).items():
         for key_of_target, value in table.items():
             place = _line(path, text, f"[tool.advisor.targets.{name}]", key_of_target)
@@ -101,7 +102,3 @@ def _indexes(directory: Path) -> Iterator[Row]:
 
 def _line(path: Path, text: str, *parts: str) -> str:
     return f"{path}:{line_in(text, *parts)}"
-
-
-def _spelled(value: Any) -> str:
-    return "(none)" if value is None else json.dumps(value, default=str)

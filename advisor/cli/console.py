@@ -85,10 +85,7 @@ class _Handler(logging.Handler):
     """Prints the warnings of the program's modules."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING:
-            warn(record.getMessage())
-        else:
-            say(record.getMessage())
+        (warn if record.levelno >= logging.WARNING else say)(record.getMessage())
 
 
 def show_warnings() -> None:
@@ -118,11 +115,8 @@ def duration(seconds: float) -> str:
 def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
     """Show a progress bar on a terminal, one line per step elsewhere, with the remaining time.
 
-    Args:
-        total: Number of steps.
-
     Yields:
-        A function to call before each step, with its description.
+        A function to call before each of the steps, with its description.
     """
     if not sys.stderr.isatty():
         number, start = 0, time.monotonic()
@@ -151,10 +145,5 @@ def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
 
 
 def redraw(text: str, *, err: bool = False) -> None:
-    """Clear the terminal and print a text.
-
-    Args:
-        text: The text.
-        err: Whether to print to standard error.
-    """
+    """Clear the terminal and print a text."""
     typer.echo(f"\x1b[2J\x1b[H{text}", err=err)

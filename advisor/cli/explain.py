@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from advisor import api
 from advisor.api.options import ProjectOptions
-from advisor.cli.advise import with_consent
+from advisor.cli.advise import asks_for_builds
 from advisor.cli.console import print_report, report_layout
 from advisor.cli.options import FormatOption, check_format, expand_options
 from advisor.report.advice.reasons import explanation_json, explanation_text, prices_json, prices_text
@@ -18,6 +18,7 @@ from advisor.resolve.explanation.graph import dependency_graph
 
 
 @expand_options
+@asks_for_builds
 def explain(
     project: ProjectOptions,
     package: Annotated[
@@ -26,17 +27,14 @@ def explain(
     format: FormatOption = "text",
 ) -> None:
     """Explain a package: why this version, who requires it, why not the newest, what the runner-up loses."""
-
-    def run(options: ProjectOptions) -> None:
-        with api.session.open_session(options) as session:
-            explanation = session.explain(package)
-        is_json = format == "json"
-        print_report(explanation_json(explanation) if is_json else explanation_text(explanation, report_layout()))
-
-    with_consent(run, project)
+    with api.session.open_session(project) as session:
+        explanation = session.explain(package)
+    is_json = format == "json"
+    print_report(explanation_json(explanation) if is_json else explanation_text(explanation, report_layout()))
 
 
 @expand_options
+@asks_for_builds
 def prices(
     project: ProjectOptions,
     pythons: Annotated[
@@ -49,16 +47,13 @@ def prices(
     format: FormatOption = "text",
 ) -> None:
     """Price each of the project's own constraints, and other interpreters: what giving it up would buy."""
-
-    def run(options: ProjectOptions) -> None:
-        with api.session.open_session(options) as session:
-            all_prices = session.prices(other_pythons=() if no_pythons else pythons or api.session.OTHER_PYTHONS)
-        print_report(prices_json(all_prices) if format == "json" else prices_text(all_prices, report_layout()))
-
-    with_consent(run, project)
+    with api.session.open_session(project) as session:
+        all_prices = session.prices(other_pythons=() if no_pythons else pythons or api.session.OTHER_PYTHONS)
+    print_report(prices_json(all_prices) if format == "json" else prices_text(all_prices, report_layout()))
 
 
 @expand_options
+@asks_for_builds
 def tree(
     project: ProjectOptions,
     package: Annotated[
@@ -71,11 +66,7 @@ def tree(
     """Show the advised stack as a tree of requirements."""
     check_format(format, among=FORMATS)
     start = canonicalize_name(package) if package else None
-
-    def run(options: ProjectOptions) -> None:
-        with api.session.open_session(options) as session:
-            solved = session.solved()
-        graph = dependency_graph(solved.request.problem, solved.request.source, solved.stack)
-        typer.echo(tree_report(graph, format=format, invert=invert, package=start, depth=depth))
-
-    with_consent(run, project)
+    with api.session.open_session(project) as session:
+        solved = session.solved()
+    graph = dependency_graph(solved.request.problem, solved.request.source, solved.stack)
+    typer.echo(tree_report(graph, format=format, invert=invert, package=start, depth=depth))

@@ -10,7 +10,7 @@ import typer
 from advisor import api
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format, print_json
+from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format, print_either, print_json
 from advisor.report.hardware import hardware_table, machine_lines, machine_record
 from knowledge.domain.errors import InputError, suggest
 from knowledge.hardware.accelerators import model_of
@@ -64,13 +64,10 @@ def show(
     choice = name or hardware or "detect"
     profile = find_profile(choice)
     machine = find_machine(choice)
-    if format == "json":
-        print_json(machine_record(profile, machine))
-        return
     model = machine.model if machine is not None else None
     if model is None:
         model = next((model_of(accelerator) for accelerator in profile.accelerators), None)
-    typer.echo("\n".join(machine_lines(profile, model, machine)))
+    print_either(format, machine_record(profile, machine), "\n".join(machine_lines(profile, model, machine)))
 
 
 @app.command("list")
@@ -120,10 +117,7 @@ def list_profiles(
         machines = [m for m in machines if text.lower() in f"{m.name} {_model(m)}".lower()]
     if not machines:
         raise InputError("no profile has these properties", hint="`advisor hardware list` lists all of them")
-    if format == "json":
-        print_json([machine_record(m.profile, m) for m in machines])
-        return
-    typer.echo(hardware_table(machines))
+    print_either(format, [machine_record(m.profile, m) for m in machines], hardware_table(machines))
 
 
 def _check_filter(option: str, value: str, values: Iterable[str]) -> None:

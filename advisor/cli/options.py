@@ -170,17 +170,16 @@ def print_json(document: object) -> None:
     typer.echo(json.dumps(document, indent=2))
 
 
-def print_list(format: str, name: str, records: Iterable[object], lines: Iterable[str], *, empty: str = "") -> None:
-    """Print entries as JSON, or one line each.
-
-    Args:
-        format: ``json`` or ``text``.
-        name: Key of the entries in JSON.
-        records: The entries in JSON.
-        lines: The same as texts.
-        empty: Line that is printed if there are no entries.
-    """
+def print_either(format: str, document: object, text: str) -> None:
+    """Print a document as JSON, or its text."""
     if format == "json":
-        print_json({"schema_version": 1, name: list(records)})
-    elif text := "\n".join(lines) or empty:
+        print_json(document)
+    else:
         typer.echo(text)
+
+
+def print_list(format: str, name: str, records: Iterable[object], lines: Iterable[str], *, empty: str = "") -> None:
+    """Print records as JSON below a name, or a line of text for each; without any, the line for an empty list."""
+    text = "\n".join(lines) or empty
+    if format == "json" or text:
+        print_either(format, {"schema_version": 1, name: list(records)}, text)

@@ -10,7 +10,7 @@ import typer
 
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import report_layout
-from advisor.cli.options import FormatOption, print_json
+from advisor.cli.options import FormatOption, print_either, print_json
 from advisor.domain.words import ratio_text
 from advisor.gate.findings import all_codes
 from advisor.report.layout import wrapped
@@ -24,12 +24,9 @@ app = CommandGroup(help="Show the rules and their sources.")
 def list_rules(format: FormatOption = "text") -> None:
     """List the rules."""
     rules = shipped_rules()
-    if format == "json":
-        print_json([asdict(rule) for rule in rules])
-        return
     width = max(len(rule.id) for rule in rules)
-    for rule in rules:
-        typer.echo(f"{rule.id:{width}}  {rule.severity:11}  {summary_of_rule(rule)}")
+    lines = (f"{rule.id:{width}}  {rule.severity:11}  {summary_of_rule(rule)}" for rule in rules)
+    print_either(format, [asdict(rule) for rule in rules], "\n".join(lines))
 
 
 @app.command("show")
@@ -39,13 +36,10 @@ def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], forma
     if match is None:
         hint = suggest(rule, [r.id for r in shipped_rules()], otherwise="`advisor rules list` lists the rules")
         raise InputError(f"there is no rule `{rule}`", hint=hint)
-    if format == "json":
-        print_json(asdict(match))
-        return
-    typer.echo(summary_of_rule(match))
-    for key, value in asdict(match).items():
-        if content := _content(value):
-            typer.echo(f"  {key:15} {content}")
+    fields = asdict(match)
+    contents = {key: _content(value) for key, value in fields.items()}
+    lines = (f"  {key:15} {content}" for key, content in contents.items() if content)
+    print_either(format, fields, "\n".join([summary_of_rule(match), *lines]))
 
 
 def _content(value: object) -> str:

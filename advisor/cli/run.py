@@ -214,13 +214,8 @@ def replace_by_program(
 ) -> NoReturn:
     """Replace this process by a program, or, on Windows, run it and exit with its exit code.
 
-    The program has the same process, terminal, directory and open files, so that it gets all signals itself.
-
-    Args:
-        path: The program.
-        command: Its name and its arguments.
-        environment: Its environment variables.
-        processors: Processors to bind it to; empty for no change.
+    The program has the same process, terminal, directory and open files, so that it gets all signals itself. It is
+    bound to the processors, unless there are none.
 
     Raises:
         ProgramNotFoundError: If its interpreter does not exist.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from advisor import api
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, print_json
+from advisor.cli.options import FormatOption, print_either, print_json
 from advisor.domain.words import visible
 from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, select_workload
 from advisor.report.evidence import draw_svg
@@ -125,8 +124,7 @@ def _print_result(result: api.workload.WorkloadResult, project: Path, format: st
 
 
 def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
-    text = json.dumps(workload_json(workload), indent=2) if format == "json" else workload_text(workload, parts=parts)
-    typer.echo(text if format == "json" else visible(text))
+    print_either(format, workload_json(workload), visible(workload_text(workload, parts=parts)))
 
 
 def write_plot(path: Path, draw: Callable[[Any], None], rows: int) -> None:

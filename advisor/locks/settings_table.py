@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tomli_w
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,7 +20,7 @@ from advisor.locks.setting_value import (
     settings_table,
     sorted_settings,
 )
-from advisor.project.text_file import read_toml
+from advisor.project.text_file import read_toml, toml_text
 from knowledge.catalogue.settings import ANY, Numerics
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED
@@ -109,7 +108,7 @@ def locked_settings(values: Mapping[str, Mapping[str, int | str]]) -> tuple[Appl
 
 def settings_text(settings: Iterable[AppliedSetting]) -> str:
     """Return the content of a settings file; the same settings give the same bytes."""
-    return _HEADER + tomli_w.dumps(settings_table(settings))
+    return _HEADER + toml_text(settings_table(settings))
 
 
 def settings_path(lock: Path) -> Path:

@@ -130,6 +130,14 @@ def read_toml(path: Path, *, hint: str = "") -> TomlFile:
         raise InputError(f"`{path}` is not valid TOML: {error}", hint=hint) from None
 
 
+def toml_text(document: Mapping[str, Any]) -> str:
+    """Return a document as text in TOML."""
+    # A remembered advice writes none.
+    import tomli_w
+
+    return tomli_w.dumps(document)
+
+
 def line_of(text: str, part: str) -> int:
     """Return the number of the first line that contains a text; 0 if no line contains it."""
     return next((number for number, content in enumerate(lines_of(text), start=1) if part in content), 0)

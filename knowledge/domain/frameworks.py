@@ -76,7 +76,7 @@ def frameworks() -> Mapping[str, Framework]:
     """
     if not framework_packages:
         raise LookupError("no package has added its frameworks to `knowledge.domain.framework_packages`")
-    specs = [importlib.util.find_spec(package) for package in framework_packages]
+    specs = [importlib.util.find_spec(package) for package in sorted(framework_packages)]
     folders = [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
     read = [_read(path) for folder in folders for path in Path(folder).glob("*/framework.toml")]
     return {f.name: f for f in sorted(read, key=lambda f: (f.is_input_library, f.position, f.name))}
@@ -121,3 +121,8 @@ FRAMEWORKS: Mapping[str, str] = _Distributions(with_input_libraries=False)
 """Framework of each distribution that contains one."""
 MEASURED: Mapping[str, str] = _Distributions(with_input_libraries=True)
 """Framework or input library of each distribution that can be measured."""
+
+
+def runs_on_processors_only(distribution: str) -> bool:
+    """Return whether a distribution contains a framework that supports no accelerator."""
+    return distribution in FRAMEWORKS and "cuda" not in frameworks()[FRAMEWORKS[distribution]].devices

@@ -11,7 +11,7 @@ from typing import cast
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from advisor.api.locked_stack import stack_to_lock
+from advisor.api.locked_stack import SolvedStack
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import make_target
 from advisor.gate.policy import GatePolicy, read_policy
@@ -106,7 +106,8 @@ def recommend_stack(
 def build_stack(index: PackageIndex, cache: Path, problem: ResolutionProblem) -> StackToLock:
     """Recommend a stack; return it as locks record it."""
     advice, source = recommend_stack(index, cache, problem)
-    return stack_to_lock(advice.optimum.stack, problem, source, build_client(index, cache))
+    stack, client = advice.optimum.stack, build_client(index, cache)
+    return SolvedStack(problem=problem, source=source, stack=stack, client=client).to_lock()
 
 
 def empty_stack(
@@ -114,7 +115,8 @@ def empty_stack(
 ) -> StackToLock:
     """Create a stack without packages, as locks record it."""
     client = IndexClient(IndexConfiguration(), cache=DiskCache(cache), offline=True)
-    return stack_to_lock((), problem, IndexCandidates(client, problem), client, settings=settings)
+    source = IndexCandidates(client, problem)
+    return SolvedStack(problem=problem, source=source, stack=(), client=client).to_lock(settings)
 
 
 def build_request(

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
-from advisor.api.advice_inputs import AdviceInputs
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
-from advisor.api.context import TargetContext, load_project, prepare_target
+from advisor.api.context import AdviceInputs, TargetContext, load_project, prepare_target
 from advisor.api.options import ProjectOptions
 from advisor.api.session import AdviceSession, open_session
 from advisor.project.interface import ProjectRequirements

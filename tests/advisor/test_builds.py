@@ -14,7 +14,7 @@ import typer
 from packaging.utils import canonicalize_name
 
 from advisor.api.options import ProjectOptions
-from advisor.cli.advise import with_consent
+from advisor.cli.advise import asks_for_builds
 from advisor.index.metadata import build, confinement
 from advisor.index.metadata.build import BuildError
 from advisor.index.metadata.core import header_of, parse_metadata
@@ -317,10 +317,10 @@ def test_a_terminal_asks_once_and_lists_the_packages(
     monkeypatch.setattr(typer, "confirm", lambda *_, **__: answer)
 
     if answer:
-        with_consent(run, ProjectOptions())
+        asks_for_builds(run)(ProjectOptions())
     else:
         with pytest.raises(BuildsNeededError):
-            with_consent(run, ProjectOptions())
+            asks_for_builds(run)(ProjectOptions())
 
     assert started == runs
     assert "  a 1.0\n" in capsys.readouterr().err
@@ -333,7 +333,7 @@ def test_nobody_is_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
         raise needs_builds()
 
     with pytest.raises(BuildsNeededError):
-        with_consent(run, ProjectOptions())
+        asks_for_builds(run)(ProjectOptions())
 
 
 def test_an_sdist_requires_what_another_wheel_of_the_version_requires(

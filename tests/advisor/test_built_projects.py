@@ -10,7 +10,7 @@ import typer
 
 from advisor.api.context import load_project
 from advisor.api.options import ProjectFiles, ProjectOptions
-from advisor.cli.advise import with_consent
+from advisor.cli.advise import asks_for_builds
 from advisor.index.cache import DiskCache
 from advisor.index.metadata.build import BuildError
 from advisor.project.interface import ProjectBuilder, ProjectRequirements, UnbuiltProjectError
@@ -167,7 +167,7 @@ def test_a_terminal_asks_before_a_project_is_built(
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(typer, "confirm", confirm)
 
-    with_consent(run, ProjectOptions(files=ProjectFiles(directory=project)))
+    asks_for_builds(run)(ProjectOptions(files=ProjectFiles(directory=project)))
 
     assert read == [["a", "b", "f"]] * 2
     assert [question.partition("?")[0] for question in questions] == [

@@ -169,7 +169,7 @@ try:
     frameworks()
 except LookupError as error:
     print(error)
-framework_packages.append("toys")
+framework_packages.add("toys")
 print(*frameworks())
 """
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path.cwd()}"}

@@ -29,7 +29,6 @@ class Base:
     """What a project is compared with.
 
     Attributes:
-        name: Its name, for people.
         reference: Its name for git, or the path of the lock.
         files: The files of a commit, in the directory to which it was exported; ``None`` for a lock.
         project: What they require; ``None`` if it could not be read.
@@ -37,43 +36,36 @@ class Base:
         lock: The lock; ``None`` for a commit.
     """
 
-    name: str
     reference: str
     files: ProjectFiles | None = None
     project: ProjectRequirements | None = None
     requirements_known: bool = True
     lock: Path | None = None
 
+    @property
+    def name(self) -> str:
+        """Its name, for people."""
+        return f"`{self.reference}`"
+
 
 def read_base(files: ProjectFiles, base: str, project_settings: ProjectSettings, stack: ExitStack) -> Base:
-    """Return what a project is compared with.
+    """Return a commit or the lock of a path to compare a project with; the stack removes the exported files.
 
-    Args:
-        files: The project's files.
-        base: A commit or the path of a lock.
-        project_settings: The run-time settings that the project sets: their files are read of the commit, too.
-        stack: Removes the exported files of the commit at its end.
+    The files of the commit that set the same run-time settings as those of the project are read, too.
 
     Raises:
         InputError: If there is no repository, or no such commit.
     """
     # A file of the change must not be taken for the commit of the same name.
     if commit_of(base, files.directory) is None and Path(base).is_file():
-        return Base(name=f"`{base}`", reference=base, lock=Path(base))
+        return Base(reference=base, lock=Path(base))
     return _commit(files, base, project_settings, stack)
 
 
 def policy_source(
     files: ProjectFiles, base: Base | None, project_settings: ProjectSettings, stack: ExitStack
 ) -> Base | None:
-    """Return the commit whose policy is in force; ``None`` in a repository without commits.
-
-    Args:
-        files: The project's files.
-        base: What the project is compared with. If it is a commit, it is the result; else the last commit is.
-        project_settings: The run-time settings that the project sets.
-        stack: Removes the exported files of the commit at its end.
-    """
+    """Return the commit whose policy is in force: the base if it is one, else the last; ``None`` if there is none."""
     if base is not None and base.files is not None:
         return base
     if not has_commit(files.directory):
@@ -83,13 +75,7 @@ def policy_source(
 
 
 def policy_of_base(source: Base, directory: Path, own: Path) -> BasePolicy:
-    """Read the policy of a commit, and lay out the hardware profiles that it names.
-
-    Args:
-        source: The commit.
-        directory: Where its files are.
-        own: Directory of the project in its repository.
-    """
+    """Read the policy of a commit, and lay out the hardware profiles that it names in the directory of its files."""
     base_policy = read_base_policy(source.name, directory)
     for name in profiles(base_policy.settings):
         content = None if (directory / name).exists() else read_file_at(source.reference, own, Path(name))
@@ -101,12 +87,6 @@ def policy_of_base(source: Base, directory: Path, own: Path) -> BasePolicy:
 
 def lock_of_base(directory: Path, project: ProjectRequirements, context: TargetContext, lock: Lock) -> Lock | None:
     """Return the base's lock of the same name as the project's, else any lock of the base; ``None`` without one.
-
-    Args:
-        directory: Where the files of the base are.
-        project: What they require.
-        context: The project for a target.
-        lock: The project's lock.
 
     Raises:
         UnreadableFileError: If the lock cannot be read.
@@ -128,13 +108,13 @@ def _commit(files: ProjectFiles, base: str, project_settings: ProjectSettings, s
     base_files = files.moved_to(directory)
     try:
         # What is not read of the base is not read of the project either, and was reported there.
-        return Base(name=f"`{base}`", reference=base, files=base_files, project=load_project(base_files, report=False))
+        return Base(reference=base, files=base_files, project=load_project(base_files, report=False))
     except UnbuiltProjectError:
         # Its settings and indexes are known, and apply; its code is not run.
         logger.warning("the base `%s` is not built: its requirements are unknown", base)
         project = load_project(base_files, report=False, build=without_requirements)
-        return Base(name=f"`{base}`", reference=base, files=base_files, project=project, requirements_known=False)
+        return Base(reference=base, files=base_files, project=project, requirements_known=False)
     except InputError as error:
         message = error.message.replace(f"{directory}{os.sep}", "")
         logger.warning("the base `%s` has no project that can be read: %s", base, message)
-        return Base(name=f"`{base}`", reference=base, files=base_files)
+        return Base(reference=base, files=base_files)

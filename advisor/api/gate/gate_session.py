@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.api.context import (
+    AdviceInputs,
     TargetContext,
     load_project,
     make_problem,
@@ -55,35 +56,19 @@ from knowledge.domain.errors import InputError
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GateOptions:
-    """What the gate judges.
+@contextmanager
+def open_gate(
+    options: ProjectOptions, *, base: str | None = None, policy_from_base: bool = False
+) -> Iterator[tuple[GateResult, tuple[TargetContext, ...]]]:
+    """Judge a project for its targets; indexes and predictions stay open.
 
-    Attributes:
+    Args:
+        options: The options of the project.
         base: A commit or a lock to compare with; ``None`` to judge the whole lock.
         policy_from_base: Whether to take policy and targets from the base; without a base, from the last commit.
-    """
 
-    base: str | None = None
-    policy_from_base: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class GateSession:
-    """The gate's result, while indexes and predictions are open.
-
-    Attributes:
-        result: The result.
-        contexts: The project for each target, in the order of the result.
-    """
-
-    result: GateResult
-    contexts: tuple[TargetContext, ...]
-
-
-@contextmanager
-def open_gate(options: ProjectOptions, gate: GateOptions) -> Iterator[GateSession]:
-    """Judge a project for its targets, against a base if one is named.
+    Yields:
+        The result, and the project for each target in the order of the result.
 
     Raises:
         InputError: If the project, its policy or an option is wrong.
@@ -95,16 +80,16 @@ def open_gate(options: ProjectOptions, gate: GateOptions) -> Iterator[GateSessio
         project = load_project(files, build=project_builder(options))
         policy = read_project_policy(project, files.directory)
         project_settings = read_project_settings(files.directory, project.settings.get("settings", {}))
-        base = None if gate.base is None else read_base(files, gate.base, project_settings, stack)
-        trusted = (base.files, base.project) if base and base.files and base.project else None
+        compared = None if base is None else read_base(files, base, project_settings, stack)
+        trusted = (compared.files, compared.project) if compared and compared.files and compared.project else None
         earlier = read_project_policy(trusted[1], trusted[0].directory) if trusted else None
         if earlier is not None:
             # A change cannot add indexes to those that the gate trusts.
             policy = replace(policy, indexes=earlier.indexes)
         changes: tuple[Finding, ...] = ()
-        source = policy_source(files, base, project_settings, stack) if gate.policy_from_base else None
+        source = policy_source(files, compared, project_settings, stack) if policy_from_base else None
         base_policy = None
-        if (commit := source or base) is not None and commit.files is not None:
+        if (commit := source or compared) is not None and commit.files is not None:
             refuse_changed_configuration(commit.name, commit.reference, files.directory)
         if source is not None and source.files is not None:
             base_policy = policy_of_base(source, source.files.directory, files.directory)
@@ -120,25 +105,26 @@ def open_gate(options: ProjectOptions, gate: GateOptions) -> Iterator[GateSessio
             _with_base_lock(prepare_target(options, project, table), base_policy)
             for table in select_targets(options.target, project)
         )
-        contexts = tuple(map(_with_locked_python, contexts))
-        _check_pythons(contexts)
+        contexts = tuple(map(_with_certain_python, contexts))
         machines = [context.target.build_machine for context in contexts]
         client = stack.enter_context(open_indexes(options.indexes, index_files.directory, index_project, machines))
         if base_policy is not None and source is not None:
             contexts, further = _with_base_knowledge(contexts, base_policy, source.reference)
             changes += further
         head = _Head(
-            client=client, base=base, project_settings=project_settings, policy=policy, resolution=options.resolution
+            client=client,
+            base=compared,
+            project_settings=project_settings,
+            policy=policy,
+            resolution=options.resolution,
         )
         cases = [_case(context, head, stack.enter_context(open_predictor(context, client))) for context in contexts]
         if files.current is None:
             checked_locks = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
-            exported_to = base.files.directory if base is not None and base.files is not None else None
+            exported_to = compared.files.directory if compared is not None and compared.files is not None else None
             changes += tuple(find_unchecked_locks(files.directory, policy, checked=checked_locks, base=exported_to))
         today = datetime.now(UTC).date()
-        yield GateSession(
-            result=check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts=contexts
-        )
+        yield check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts
 
 
 def _policy_changes(
@@ -176,18 +162,16 @@ class _Head:
     resolution: ResolutionOptions
 
 
-def _check_pythons(contexts: Iterable[TargetContext]) -> None:
-    """Check that the interpreter of each target is certain: a gate does not try several."""
-    for context in contexts:
-        if context.other_pythons:
-            raise InputError(
-                f"the project requires Python `{context.project.requires_python}`, and this program runs on another",
-                hint="choose the interpreter of the target with `--python` or in `[tool.advisor]`",
-            )
+def _with_certain_python(context: TargetContext) -> TargetContext:
+    """Return a context with one interpreter: the lock's if that was to be the one with the best stack.
 
-
-def _with_locked_python(context: TargetContext) -> TargetContext:
-    """Return a context with the interpreter that its lock is for, if that was to be the one with the best stack."""
+    A gate does not try several.
+    """
+    if context.other_pythons:
+        raise InputError(
+            f"the project requires Python `{context.project.requires_python}`, and this program runs on another",
+            hint="choose the interpreter of the target with `--python` or in `[tool.advisor]`",
+        )
     if not context.compared_pythons:
         return context
     current = Path(context.files.current) if context.files.current else None
@@ -378,7 +362,8 @@ def _recommend(
     problem = without_pins(context.problem, lock)
 
     def solve() -> Any:
-        selection = select(replace(context, problem=problem), client, predictor)
+        inputs = AdviceInputs(context=replace(context, problem=problem), client=client, estimator=predictor)
+        selection = select(inputs)
         return selection, recommend(selection)
 
     def stack() -> RecommendedStack:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from advisor.api.context import TargetContext
-from advisor.api.gate.gate_session import GateOptions, GateSession, open_gate
+from advisor.api.context import AdviceInputs, TargetContext
+from advisor.api.gate.gate_session import open_gate
 from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
 from advisor.api.search import prepare_request
@@ -29,7 +29,7 @@ from advisor.locks.formats.requirements import with_pins
 from advisor.locks.lock import Lock
 from advisor.locks.registry import format_to_read
 from advisor.locks.settings_table import read_settings
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest, Solved
 from advisor.resolve.optimum.result import Optimum
 from advisor.resolve.recommendation.package_choices import locked_extras
 from knowledge.domain.errors import InputError
@@ -88,12 +88,7 @@ class LockChange:
 
 
 def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> LockChange:
-    """Return the change from the project's present lock to the best stack.
-
-    Args:
-        session: The project.
-        outputs: Locks that were written.
-    """
+    """Return the change from the project's present lock to the best stack, with the locks that were written."""
     advice, before = session.recommend(), session.current_versions
     stack = advice.optimum.stack.versions
     return LockChange(
@@ -111,11 +106,6 @@ def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> L
 def update_lock(options: ProjectOptions, *, outputs: Sequence[Path] = (), dry_run: bool = False) -> LockChange:
     """Find the smallest change of a lock that passes the gate, write it, and check what was written.
 
-    Args:
-        options: The options of the project.
-        outputs: Locks to write instead of the project's own.
-        dry_run: Whether to write nothing.
-
     Returns:
         The change, with findings that remain.
 
@@ -125,13 +115,15 @@ def update_lock(options: ProjectOptions, *, outputs: Sequence[Path] = (), dry_ru
         SearchLimitError: If the search was not completed.
         UnavailableError: If an index cannot be read.
     """
-    with open_gate(options, GateOptions()) as gate:
-        _refuse_wrong_usage(gate, outputs)
-        case, context = gate.result.targets[0].case, gate.contexts[0]
+    with open_gate(options) as (result, [context, *others]):
+        if others:
+            raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
+        case = result.targets[0].case
         lock = case.head.lock
-        before = _failing(gate.result)
+        _refuse_other_file(lock, outputs)
+        before = _failing(result)
         request = _request(context, case)
-        change = _smallest_change(gate.result, request, before, is_new_lock=bool(outputs))
+        change = _smallest_change(result, request, before, is_new_lock=bool(outputs))
         if not (change.changes or change.cleared or outputs) or (dry_run and outputs):
             return change
         context.check_only_target(outputs or ([lock.path] if lock.path else []))
@@ -143,11 +135,8 @@ def update_lock(options: ProjectOptions, *, outputs: Sequence[Path] = (), dry_ru
     return _checked(change, before, replace(options, indexes=replace(options.indexes, refresh=False)), outputs=outputs)
 
 
-def _refuse_wrong_usage(gate: GateSession, outputs: Sequence[Path]) -> None:
-    """Raise an error for several targets, and for another file that is to be written for a pinned requirements file."""
-    if len(gate.contexts) > 1:
-        raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
-    lock = gate.result.targets[0].case.head.lock
+def _refuse_other_file(lock: Lock, outputs: Sequence[Path]) -> None:
+    """Refuse another file that is to be written for a pinned requirements file."""
     if lock.is_project and any(path.resolve() != lock.path.resolve() for path in outputs if lock.path):
         raise InputError(
             f"the pins of `{lock.path}` are the project's requirements, too: no other lock can differ from them",
@@ -163,7 +152,7 @@ def _request(context: TargetContext, case: GateCase) -> ResolutionRequest:
     policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
     context = replace(context, problem=replace(problem, policy=policy))
     # The smallest change keeps the extras that the lock has, and adds none.
-    request = prepare_request(context, case.client, case.predictor)
+    request = prepare_request(AdviceInputs(context=context, client=case.client, estimator=case.predictor))
     extras = locked_extras(request.problem, request.source, request.score.builds, lock.versions)
     return request.with_problem(request.problem.with_substitutions(extras)) if extras else request
 
@@ -173,11 +162,7 @@ def _smallest_change(
 ) -> LockChange:
     """Return the smallest change of a lock that passes, with what the user must do where this program writes no file.
 
-    Args:
-        result: What the gate says about the lock.
-        request: The request for the stacks that the lock may be changed to.
-        before: The failing findings.
-        is_new_lock: Whether the change is written to another file than the lock.
+    A new lock is another file than the present one, which has the failing findings `before`.
     """
     target_result, case = result.targets[0], result.targets[0].case
     lock, reason = case.head.lock, target_result.not_predicted
@@ -231,8 +216,8 @@ def _checked(
     remaining: list[Finding] = []
     for current in map(str, outputs) if outputs else [options.files.current]:
         written = replace(options, files=replace(options.files, current=current))
-        with _without_warnings(), open_gate(written, GateOptions()) as gate:
-            remaining += _failing(gate.result)
+        with _without_warnings(), open_gate(written) as (result, _):
+            remaining += _failing(result)
     return replace(change, cleared=resolved_findings(before, remaining), remaining=remaining, passes=not remaining)
 
 
@@ -284,4 +269,4 @@ def _rendered(
         settings = recorded.known_to(change.optimum.stack.versions)
         change = replace(change, dropped_settings=tuple(s.label for s in recorded.settings if s not in settings))
     paths = outputs or ([path] if path else [])
-    return change, lock_texts(paths, change.optimum, request, client, settings=settings)
+    return change, lock_texts(paths, Solved(request=request, optimum=change.optimum), client, settings)

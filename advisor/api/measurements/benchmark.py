@@ -9,8 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from advisor.api.advice_inputs import AdviceInputs
-from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target, project_builder
+from advisor.api.context import (
+    AdviceInputs,
+    TargetContext,
+    load_project,
+    open_predictor,
+    prepare_target,
+    project_builder,
+)
 from advisor.api.indexes import open_indexes
 from advisor.api.measurements.measurement import block_name, run_block
 from advisor.api.measurements.options import EnvironmentOptions, MeasurementStore, SamplingOptions
@@ -21,7 +27,7 @@ from advisor.index.client import IndexClient
 from advisor.project.benchmark import read_benchmark
 from advisor.project.interface import parse_root
 from advisor.project.metadata.copy import copy_files, list_files
-from advisor.resolve.candidates.problem import Candidate, CandidateStack
+from advisor.resolve.candidates.problem import Candidate
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import code_of, shipped_settings
 from knowledge.domain.errors import InputError
@@ -179,22 +185,13 @@ def _lock_stacks(
 ) -> list[_ProjectStack]:
     """Lock the project for each stack; without stacks, lock the baseline and the recommended stack.
 
-    Args:
-        context: The project.
-        stacks: Requirements of each stack.
-        locker: Locks stacks.
-        client: The package indexes.
-        python: Interpreter: a path or a version.
-        can_be_equal: Whether the recommended stack alone is measured, if it is the baseline.
-
-    Raises:
-        InputError: If a stack is malformed, or all locks are equal.
+    If these may be equal and are, the recommended stack alone is locked.
     """
     with open_predictor(context, client) as estimator:
         if not stacks:
             advice = AdviceSession(AdviceInputs(context=context, client=client, estimator=estimator)).recommend()
             compared = [("baseline", advice.baseline), ("recommended", advice.optimum.stack)]
-            if not _differ(advice.baseline, advice.optimum.stack):
+            if not advice.baseline or advice.baseline.versions == advice.optimum.stack.versions:
                 if not can_be_equal:
                     raise _equal_stacks_error(advice.baseline)
                 compared = compared[1:]
@@ -228,11 +225,6 @@ def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext
         raise InputError(f"`{origin}` contains no requirement", hint="write it as `--stack 'numpy==2.2.6'`")
     problem = replace(context.problem, roots=(*context.problem.roots, *roots))
     return replace(context, problem=problem), frozenset(root.name for root in roots)
-
-
-def _differ(baseline: CandidateStack, stack: CandidateStack) -> bool:
-    """Whether there is a baseline, and it differs from a stack."""
-    return bool(baseline) and baseline.versions != stack.versions
 
 
 def _equal_stacks_error(baseline: Sequence[Candidate]) -> InputError:

@@ -283,11 +283,7 @@ class CampaignSession:
 
     @contextmanager
     def _coordinator(self, *, attempts: int = 3, prometheus: Path | None = None) -> Iterator[Coordinator]:
-        """Yield the only coordinator of the campaign.
-
-        Raises:
-            InputError: If another process coordinates it.
-        """
+        """Yield the only coordinator of the campaign."""
         with ExitStack() as opened:
             store = opened.enter_context(open_writable_store(self.knowledge))
             sink = AdmittingSink(store, warn=self.warn).add
@@ -308,11 +304,7 @@ class CampaignSession:
             yield coordinator
 
     def _open_engine(self, executor: str | None, options: Mapping[str, str]) -> Engine:
-        """Return an executor's engine; by default the engine of the last submission.
-
-        Raises:
-            InputError: If nothing was submitted, or an option is wrong.
-        """
+        """Return an executor's engine; by default the engine of the last submission."""
         last = next(reversed(self._reader().submissions()), None)
         if last is None and executor is None:
             raise InputError(f"nothing of `{self.plan.name}` was submitted", hint="name an `--executor`")

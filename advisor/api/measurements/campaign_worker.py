@@ -26,19 +26,16 @@ def run_worker(
     warn: Warn = log_warning,
     progress: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Measure the missing cells of one task of a campaign on this machine.
+    """Measure the missing cells of one task of a campaign on this machine; return the number of observations.
 
     Args:
         folder: Directory of the campaign, or a directory of this worker only.
         task: Number of the task.
         options: Environments, limits and service.
         plan: File of the plan, if it is not in the directory.
-        print_line: Receives each cell as a line of output, for engines that store only the output, or ``None``.
-        warn: Receives each temporary problem: a message and a hint, which may be empty.
+        print_line: Receives each cell as a line of output, for engines that store only the output.
+        warn: Receives each temporary problem.
         progress: Called with a short text before each step.
-
-    Returns:
-        The number of observations.
 
     Raises:
         InputError: If there is no plan or no such task (exit code 2).

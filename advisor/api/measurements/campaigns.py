@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from advisor.api.indexes import open_indexes
 from advisor.api.measurements.campaign_session import CampaignSession
-from advisor.api.measurements.measurement import choose_device
 from advisor.api.measurements.options import CampaignOptions, ExecutorOptions
 from advisor.api.options import IndexOptions
 from advisor.api.stores import Warn, log_warning, open_writable_store
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.campaign.engines import open_engine
-from advisor.campaign.plan import BlockCost, CampaignTarget, campaign_name, check_disk, estimate, run_seconds_by_label
+from advisor.campaign.plan import BlockCost, CampaignTarget, check_disk, estimate, run_seconds_by_label
 from advisor.campaign.plan import plan_campaign as expand_matrix
 from advisor.campaign.status import CampaignStatus
-from advisor.index.client import IndexClient
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
-from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.state_hash import default_address
-from pi_runners.plan.matrix_file import Matrix, read_matrix
+from pi_runners.plan.matrix_file import read_matrix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +68,8 @@ def plan_campaign(
     """
     options, indexes = options or CampaignOptions(), indexes or IndexOptions()
     with open_indexes(indexes, Path.cwd()) as client:
-        content, hardware = read_matrix(Path(matrix)), find_profile(options.hardware)
-        python = options.python or sys.executable
-        campaign = _plan(content, options, hardware, client, python=python, progress=progress)
+        content, target = read_matrix(Path(matrix)), _target(options, sys.executable)
+        campaign = expand_matrix(content, target, client=client, max_runs=options.max_runs, progress=progress)
         with open_writable_store(knowledge) as store:
             history = run_seconds_by_label(store.observations())
         costs = tuple(estimate(block, client, history) for block in campaign.blocks)
@@ -112,9 +108,8 @@ def open_campaign(
         UnavailableError: If an index cannot be read, or the disk has too little free space (exit code 4).
     """
     options, executor, indexes = options or CampaignOptions(), executor or ExecutorOptions(), indexes or IndexOptions()
-    content, hardware = read_matrix(Path(matrix)), find_profile(options.hardware)
-    python = options.python or _default_python(executor)
-    name = campaign_name(content, hardware=hardware, python=python, repetition=options.repetition)
+    content, target = read_matrix(Path(matrix)), _target(options, _default_python(executor))
+    name = target.campaign_name(content)
     directory = CampaignDirectory(home or campaigns_directory(knowledge) / name)
     settings = dict(executor.options)
     if executor.name == "local":
@@ -127,11 +122,11 @@ def open_campaign(
         # Wrong options are reported before anything is resolved.
         open_engine(executor.name, settings, directory, CampaignPlan(name=name, blocks=()))
         with open_indexes(indexes, Path.cwd()) as client:
-            is_remote = executor.name != "local"
-            plan = _plan(content, options, hardware, client, python=python, is_remote=is_remote, progress=progress)
+            target = replace(target, is_remote=executor.name != "local")
+            plan = expand_matrix(content, target, client=client, max_runs=options.max_runs, progress=progress)
             for dropped in plan.dropped:
                 progress(f"dropped {dropped.label}: {dropped.reason}")
-            if not is_remote:
+            if not target.is_remote:
                 costs = [estimate(block, client, {}) for block in plan.blocks]
                 check_disk(costs, Path(settings["environments"]), budget_bytes=executor.disk_budget_bytes)
     engine = open_engine(executor.name, settings, directory, plan)
@@ -190,25 +185,9 @@ def _default_python(executor: ExecutorOptions) -> str:
     return here if executor.name == "kubernetes" else sys.executable
 
 
-def _plan(
-    matrix: Matrix,
-    options: CampaignOptions,
-    hardware: HardwareProfile,
-    client: IndexClient,
-    *,
-    python: str,
-    is_remote: bool = False,
-    progress: Callable[[str], None],
-) -> CampaignPlan:
-    device = choose_device(matrix.content.device, hardware)
-    target = CampaignTarget(hardware=hardware, device=device, python=python, is_remote=is_remote)
-    return expand_matrix(
-        matrix,
-        target,
-        client=client,
-        max_runs=options.max_runs,
-        repetition=options.repetition,
-        progress=progress,
+def _target(options: CampaignOptions, python: str) -> CampaignTarget:
+    return CampaignTarget(
+        hardware=find_profile(options.hardware), python=options.python or python, repetition=options.repetition
     )
 
 

@@ -14,13 +14,12 @@ from advisor.api.indexes import open_indexes
 from advisor.api.measurements.options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, listed
 from advisor.api.stores import open_writable_store
-from advisor.campaign.plan import check_disk, estimate, lock_loadgen
+from advisor.campaign.plan import check_disk, choose_device, estimate, lock_loadgen
 from advisor.campaign.prometheus import PrometheusSink
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.client import IndexClient
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
-from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
 from knowledge.hardware.detect import detect
@@ -30,19 +29,6 @@ from pi_runners.execution.subprocess_runner import FreshProcesses
 from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms, workload_cases
 
 _INDICATOR_SAMPLES = 7
-
-
-def choose_device(choice: str, hardware: HardwareProfile) -> str:
-    """Return ``cpu`` or ``cuda``.
-
-    Raises:
-        InputError: If there is no such device, here or at all.
-    """
-    if choice not in ("auto", "cpu", "cuda"):
-        raise InputError(f"there is no device `{choice}`", hint="take `auto`, `cpu` or `cuda`")
-    if choice == "cuda" and hardware.gpu is None:
-        raise InputError("this machine has no NVIDIA GPU that the driver knows", hint="measure with `--device cpu`")
-    return choice if choice != "auto" else hardware.device
 
 
 def plan_block(
@@ -55,16 +41,9 @@ def plan_block(
     python: str = sys.executable,
     name: str | None = None,
 ) -> Block:
-    """Lock stacks for this machine and lay out what to measure.
+    """Lock stacks for this machine and lay out what to measure; see :func:`measure`.
 
-    Args:
-        indicators: Names of indicators.
-        stacks: Requirements of each stack, separated by spaces; the first of each framework is its reference.
-        client: The package indexes.
-        indicator_options: What is measured.
-        sampling: How often.
-        python: Interpreter: a path or a version.
-        name: Name of a block to continue; by default a new one.
+    The interpreter is a path or a version. The name is that of a block to continue, by default a new one.
 
     Raises:
         InputError: If an indicator, a size, a setting or a stack does not exist, or memory does not suffice.
@@ -122,13 +101,6 @@ def run_block(
     progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[Observation, ...]:
     """Measure what is missing of a block, and return all its observations, oldest first.
-
-    Args:
-        block: The block.
-        client: The package indexes.
-        environment: Where stacks are installed.
-        store: Where observations go.
-        progress: Called with a short text before each step.
 
     Raises:
         InputError: If the environments would exceed the disk budget.

@@ -139,11 +139,7 @@ class CampaignOptions:
     hardware: Annotated[str, HARDWARE] = "detect"
 
     def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            InputError: If one is less than 1.
-        """
+        """Refuse numbers that are less than 1."""
         at_least_one("max_runs", self.max_runs)
         at_least_one("repetition", self.repetition)
 

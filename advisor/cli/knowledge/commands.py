@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,7 +14,7 @@ from advisor.api.option import read_moment
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.knowledge import deliveries, queries, tables
-from advisor.cli.options import FormatOption, KnowledgeOption, print_json
+from advisor.cli.options import FormatOption, KnowledgeOption, print_either
 from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from advisor.user_directories import advisory_database_path
 from knowledge.domain.errors import InputError, suggest
@@ -25,9 +24,6 @@ from knowledge.exchange.admission import AdmissionResult
 from knowledge.exchange.files import SkippedLine, observation_file, read_lines, read_observations, write_observations
 from knowledge.exchange.parquet import parquet_table
 from knowledge.store.base import KnowledgeBase, StoredBlock
-
-if TYPE_CHECKING:
-    from knowledge.store.sql import SqlKnowledgeBase
 
 app = CommandGroup(
     help="Query, import, export and verify the knowledge base.", no_args_is_help=True, rich_markup_mode=None
@@ -40,19 +36,18 @@ def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> 
     """Print where the knowledge base is and what it holds."""
     with api.stores.open_readable_store(knowledge) as store:
         content = store.content()
-    if format == "json":
-        print_json({"schema_version": 1, **asdict(content)})
-        return
     total = sum(number for _, number in content.observations)
     by_status = ", ".join(f"{number} {name}" for name, number in content.observations)
-    typer.echo(f"knowledge base  {content.address} (revision {content.revision})")
-    typer.echo(f"content         {content.digest[:16]}")
-    typer.echo(f"observations    {total}{f' ({by_status})' if by_status else ''}")
-    typer.echo(f"stacks          {content.stacks}")
-    typer.echo(f"hardware        {content.hardware}")
-    typer.echo(f"blocks          {content.blocks}")
-    for name, number in content.indicators:
-        typer.echo(f"  {name:30} {number}")
+    lines = (
+        f"knowledge base  {content.address} (revision {content.revision})",
+        f"content         {content.digest[:16]}",
+        f"observations    {total}{f' ({by_status})' if by_status else ''}",
+        f"stacks          {content.stacks}",
+        f"hardware        {content.hardware}",
+        f"blocks          {content.blocks}",
+        *(f"  {name:30} {number}" for name, number in content.indicators),
+    )
+    print_either(format, {"schema_version": 1, **asdict(content)}, "\n".join(lines))
 
 
 @app.command("import")
@@ -73,16 +68,16 @@ def import_(
 
     Implausible observations are quarantined: see `advisor knowledge quarantine`.
     """
+    from knowledge.store.engine import open_import_source
+
     with api.stores.open_writable_store(knowledge) as store:
         sink = api.stores.AdmittingSink(store, source=source or "", warn=warn)
         for place in sources:
-            with ExitStack() as opened:
-                if _is_knowledge_base(place):
-                    other = opened.enter_context(_other(place))
-                    ingest = sink.add(other.observations(), shipped=other.shipped_identities())
-                    lines = 0
-                else:
-                    ingest, lines = _import_file(sink, Path(place), keep_valid=keep_valid)
+            if _is_knowledge_base(place):
+                with open_import_source(place) as other:
+                    ingest, lines = sink.add(other.observations(), shipped=other.shipped_identities()), 0
+            else:
+                ingest, lines = _import_file(sink, Path(place), keep_valid=keep_valid)
             left_out = f", {lines} lines left out" if lines else ""
             if ingest.omitted:
                 left_out += f", {ingest.omitted} left out that only shipped files brought there"
@@ -119,13 +114,6 @@ def _is_knowledge_base(source: str) -> bool:
             return file.read(16) == b"SQLite format 3\x00"
     except OSError:
         return False
-
-
-def _other(source: str) -> AbstractContextManager[SqlKnowledgeBase]:
-    """Open a knowledge base to import its observations."""
-    from knowledge.store.engine import open_import_source
-
-    return open_import_source(source)
 
 
 def _import_file(sink: api.stores.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:

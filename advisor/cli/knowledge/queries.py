@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ from packaging.version import Version
 
 from advisor import api
 from advisor.cli.console import warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, print_json
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, print_either
 from advisor.cli.workload import write_plot
 from advisor.report.evidence import (
     estimate_text,
@@ -42,6 +41,10 @@ _MachineOption = Annotated[
         metavar="NAME",
         help="Only this machine.\nA profile, a microarchitecture, an accelerator model, or an identity.",
     ),
+]
+ObservationFileOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead.\n*.gz is compressed."),
 ]
 _PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it, too.")]
 
@@ -77,11 +80,7 @@ def compare(
         _compare_mlperf(observations, scaling=scaling, plot=plot, format=format)
         return
     standings = api.compare(indicator, stack or (), hardware=hardware, framework=framework, knowledge=knowledge)
-    typer.echo(
-        json.dumps(stack_comparisons_record(standings), indent=2)
-        if format == "json"
-        else stack_comparisons_text(standings)
-    )
+    print_either(format, stack_comparisons_record(standings), stack_comparisons_text(standings))
     if plot is not None:
         rows = [
             (f"{stack_name(c.observation)}: {c.indicator}", c.speedup, c.low, c.high) for c in standings.comparisons
@@ -95,12 +94,9 @@ def _compare_mlperf(observations: Sequence[Observation], *, scaling: bool, plot:
     scores = mlperf.score_submissions(observations)
     gains = mlperf.scaling(scores) if scaling else mlperf.software_gains(scores)
     kind = "scaling" if scaling else "software"
-    if format == "json":
-        print_json({"schema_version": 1, kind: gains_record(gains)})
-    else:
-        typer.echo(gains_text(gains, of=kind))
-        if not scaling:
-            typer.echo("\n".join(["", *_best(scores)]))
+    best = [] if scaling else ["", *_best(scores)]
+    text = "\n".join([gains_text(gains, of=kind), *best])
+    print_either(format, {"schema_version": 1, kind: gains_record(gains)}, text)
     if plot is not None:
         rows = [(_gain_name(g, kind, software(g.later)), g.speedup, g.low, g.high) for g in gains]
         title = "MLPerf Training: what more accelerators gained" if scaling else "MLPerf Training: what software gained"
@@ -179,10 +175,7 @@ def import_mlperf(
     round_: Annotated[
         str | None, typer.Option("--round", metavar="ROUND", help="The round, if no directory is named after it.")
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead.\n*.gz is compressed."),
-    ] = None,
+    output: ObservationFileOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store published results of MLPerf Training and Inference; files without a result are listed with the reason."""
@@ -227,7 +220,4 @@ def mlperf_table(
         )
     for listed in sorted({s.rules for s in matching} - {name}):
         warn(f"the rules of round `{name}` are not known: its scores are computed by those of `{listed}`")
-    if format == "json":
-        print_json({"schema_version": 1, "scores": scores_record(matching)})
-        return
-    typer.echo(scores_text(matching))
+    print_either(format, {"schema_version": 1, "scores": scores_record(matching)}, scores_text(matching))

@@ -11,7 +11,8 @@ import typer
 
 from advisor import api
 from advisor.cli.console import warn
-from advisor.cli.options import FormatOption, KnowledgeOption, print_json
+from advisor.cli.knowledge.queries import ObservationFileOption
+from advisor.cli.options import FormatOption, KnowledgeOption, print_either
 from advisor.domain.progress import activity, hide_progress
 from advisor.domain.words import count
 from knowledge.domain.shared_files import write_atomically
@@ -32,10 +33,7 @@ def import_published(
         list[Path],
         typer.Argument(metavar="FILE...", help="Tables of published measurements.\nCSV or JSON Lines, also gzipped."),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead.\n*.gz is compressed."),
-    ] = None,
+    output: ObservationFileOption = None,
     format: FormatOption = "text",
     knowledge: KnowledgeOption = None,
 ) -> None:
@@ -85,21 +83,18 @@ def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: 
     observations = [o for _, table in tables for o in table.observations]
     content = observation_file(observations, compressed=output.suffix == ".gz", with_identities=False)
     write_atomically(output, content)
-    if format == "json":
-        print_json({**_record(tables), "output": str(output)})
-    else:
-        typer.echo(f"wrote {len(observations)} observations to `{output}`")
+    text = f"wrote {len(observations)} observations to `{output}`"
+    print_either(format, {**_record(tables), "output": str(output)}, text)
 
 
 def _print_result(tables: Sequence[tuple[Path, PublishedTable]], result: AdmissionResult, format: str) -> None:
-    if format == "json":
-        stored = {"added": result.added, "known": result.known, "quarantined": len(result.quarantined)}
-        print_json({**_record(tables), **stored})
-        return
-    for path, table in tables:
-        typer.echo(f"{path}: {', '.join(_counts(table))}")
+    stored = {"added": result.added, "known": result.known, "quarantined": len(result.quarantined)}
     quarantined = f", {len(result.quarantined)} quarantined" if result.quarantined else ""
-    typer.echo(f"{result.added} observations added, {result.known} already stored{quarantined}")
+    lines = (
+        *(f"{path}: {', '.join(_counts(table))}" for path, table in tables),
+        f"{result.added} observations added, {result.known} already stored{quarantined}",
+    )
+    print_either(format, {**_record(tables), **stored}, "\n".join(lines))
 
 
 def _counts(table: PublishedTable) -> list[str]:

@@ -138,13 +138,7 @@ def progress_display() -> Callable[[CampaignStatus], None]:
 def print_result(
     campaign: api.campaign_session.CampaignSession, status: CampaignStatus, *, detach: bool = False
 ) -> None:
-    """Print the status of a campaign that was coordinated, and what to do next.
-
-    Args:
-        campaign: The campaign.
-        status: Its status.
-        detach: Whether the command did not wait for the tasks.
-    """
+    """Print the status of a campaign that was coordinated, and what to do next."""
     typer.echo(status_text(status))
     if status.state == "complete":
         for name in campaign.block_names():

@@ -16,7 +16,7 @@ from advisor.api.option import Option, option_fields
 from advisor.api.options import IndexOptions, ProjectOptions, ResolutionOptions
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import progress_bar, say, warn
-from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, expand_options, print_json, typer_option
+from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, expand_options, print_either, typer_option
 from advisor.cli.pi import campaign_commands
 from advisor.cli.pi.campaign import OUTPUT_FILE, campaign, plan, write_output
 from advisor.domain.words import count
@@ -52,10 +52,7 @@ def list_indicators(
     format: FormatOption = "text",
 ) -> None:
     """List the indicators with their sizes and backends."""
-    if format == "json":
-        print_json({"schema_version": 2, "indicators": indicator_records()})
-        return
-    typer.echo(indicator_text(long=long))
+    print_either(format, {"schema_version": 2, "indicators": indicator_records()}, indicator_text(long=long))
 
 
 @app.command("settings")
@@ -145,15 +142,7 @@ def _interruptible(how_to_continue: str) -> Iterator[None]:
 
 
 def _with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptions:
-    """Add a profiled workload of the project in this directory to options, and report how much of it is measured.
-
-    Args:
-        options: Options of what is measured.
-        name: Name of the workload; ``None`` adds none.
-
-    Raises:
-        InputError: If there is no such workload, or none of its parts can be measured.
-    """
+    """Add a profiled workload of the project in this directory to options, and report how much of it is measured."""
     if name is None:
         return options
     workload = select_workload(Path.cwd(), name)
@@ -280,7 +269,4 @@ def show(
                 hint=f"write more of the name: {listed}" if matching else f"its last blocks: {listed}",
             )
         observations = tuple(store.observations(block=matching[0]))
-    if format == "json":
-        print_json(block_record(observations))
-        return
-    typer.echo(block_table(observations))
+    print_either(format, block_record(observations), block_table(observations))

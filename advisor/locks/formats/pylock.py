@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import tomli_w
 from packaging.markers import Marker
 from packaging.pylock import (
     Package,
@@ -33,6 +32,7 @@ from advisor.locks.documents import Document, DocumentFormat, Entry, EntryError,
 from advisor.locks.interface import PackageToLock, StackToLock, relative_path
 from advisor.locks.lock import LockedFile, LockedSource
 from advisor.locks.setting_value import settings_table
+from advisor.project.text_file import toml_text
 from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
 
@@ -141,7 +141,7 @@ class _Pylock(DocumentFormat):
         document = lock.to_dict()
         _parsed(document, _variant_wheels(document))
         _add_variants(document, [package for stack in stacks for package in stack.packages])
-        return tomli_w.dumps(document)
+        return toml_text(document)
 
 
 def _source(package: Package, entry: Document) -> LockedSource | None:

@@ -11,9 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
-from advisor.project.text_file import read_toml
+from advisor.project.text_file import read_toml, toml_text
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.shared_files import locked_directory, write_atomically
 from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload
@@ -80,7 +78,7 @@ def workloads_toml(workloads: Iterable[ProfiledWorkload]) -> str:
     """Return the content of a file with workloads, sorted by name; the same workloads give the same bytes."""
     ordered = sorted(workloads, key=lambda w: w.name)
     document = {"schema_version": SCHEMA_VERSION, "workload": [workload_record(w) for w in ordered]}
-    return _HEADER + tomli_w.dumps(document)
+    return _HEADER + toml_text(document)
 
 
 def workload_record(workload: ProfiledWorkload) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def client(index: PackageIndex, tmp_path: Path) -> IndexClient:
     return IndexClient(configuration, cache=DiskCache(tmp_path / "cache"))
 
 
-TARGET = CampaignTarget(hardware=HARDWARE, device="cpu", python=sys.executable)
+TARGET = CampaignTarget(hardware=HARDWARE, python=sys.executable)
 
 
 def plan_matrix(client: IndexClient, tmp_path: Path, text: str) -> CampaignPlan:
@@ -92,7 +92,9 @@ def test_each_backend_has_a_block_with_a_reference_and_a_control(client: IndexCl
 def test_only_a_repetition_of_a_matrix_has_other_names(client: IndexClient, tmp_path: Path) -> None:
     text = '[[stack]]\nframework = "numpy"\n'
     first, again = plan_matrix(client, tmp_path, text), plan_matrix(client, tmp_path, text)
-    other = plan_campaign(read_matrix(tmp_path / "matrix.toml"), TARGET, client=client, max_runs=100, repetition=2)
+    other = plan_campaign(
+        read_matrix(tmp_path / "matrix.toml"), replace(TARGET, repetition=2), client=client, max_runs=100
+    )
 
     assert first.blocks[0].name == again.blocks[0].name
     assert other.blocks[0].name != first.blocks[0].name
