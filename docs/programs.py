@@ -23,7 +23,7 @@ from knowledge.estimate.programs import WHOLE_MODEL, with_groups
 from pi_runners.indicators import INDICATORS
 from pi_runners.models import NETWORKS
 from pi_runners.models.blocks import BLOCKS
-from pi_runners.models.operations import operations
+from pi_runners.models.count import operations
 
 TARGET = Path(str(files("knowledge.data"))) / "programs.json"
 FLOPS, BYTES = 1.5e11, 2e10

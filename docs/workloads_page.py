@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from advisor.report.tables import table_lines
 from knowledge.estimate.catalogue import CatalogueEntry, PublishedSize, Representation, benchmark_catalogue
 from pi_runners.models import NETWORKS
-from pi_runners.models.operations import operations
+from pi_runners.models.count import operations
 
 _SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _INTRODUCTION = """\

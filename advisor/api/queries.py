@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 from advisor.api.stores import open_readable_store
 from advisor.domain.words import quoted
 from knowledge.domain.errors import InputError
-from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks, frameworks
+from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks, runs_on_processors_only
 from knowledge.domain.hardware import Accelerator
 from knowledge.domain.observation import Observation
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio, accelerator_ratios, are_connected
@@ -175,7 +175,7 @@ def estimate(
         other = _versions(against) if against else {**versions, framework: model.measured.usual_reference}
         if framework not in other:
             raise InputError(f"`--against {against}` does not name a version of `{framework}`")
-        on_processor = framework in FRAMEWORKS and "cuda" not in frameworks()[FRAMEWORKS[framework]].devices
+        on_processor = runs_on_processors_only(framework)
         return StackEstimate(
             estimate=model.estimate(versions, other, confidence=0.9),
             stack=versions,

@@ -207,8 +207,8 @@ def _compared(head: Scope, base: Scope) -> LockComparison:
         head.case.base[0],
         base.lock.versions,
         head.lock.versions,
-        head.predictor,
-        settings=setting_changes(before, after, stacks, head.predictor),
+        head.case.predictor,
+        settings=setting_changes(before, after, stacks, head.case.predictor),
         direct=_direct(head.state),
     )
 
@@ -233,7 +233,7 @@ def _gap_findings(head: Scope, best: RecommendedStack, prediction: Prediction) -
     """Return the finding about the gap to the recommended stack, if the base does not have the same gap."""
     findings = list(check_gap(head, best, prediction))
     if findings and head.base is not None:
-        base_prediction = head.predictor.predict(best.versions, head.base.lock.versions)
+        base_prediction = head.case.predictor.predict(best.versions, head.base.lock.versions)
         if any(check_gap(head.base, best, base_prediction)):
             return []
     return findings

@@ -77,14 +77,9 @@ class GateCase:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scope:
-    """What a check looks at.
+    """What a check looks at: the state of a project or of its base, for one target and under one policy.
 
-    Attributes:
-        case: The project and the target.
-        state: The state of the project, or of its base.
-        policy: What fails the gate.
-        base: The base, for the checks of a change; `None` for the checks of a state by itself.
-        comparison: The two locks compared, for the checks of a change.
+    For the checks of a change, `base` and `comparison` are stated, too.
     """
 
     case: GateCase
@@ -103,16 +98,6 @@ class Scope:
     def problem(self) -> ResolutionProblem:
         """What the project requires on the target."""
         return self.state.problem
-
-    @property
-    def client(self) -> IndexClient:
-        """The indexes."""
-        return self.case.client
-
-    @property
-    def predictor(self) -> Predictor:
-        """Predictions from the observations, for the target."""
-        return self.case.predictor
 
     @cached_property
     def settings(self) -> tuple[ProjectSetting, ...]:

@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from knowledge.catalogue.entries import FOLDER, admits, shipped_entries
 from knowledge.catalogue.slower import SlowerRule
-from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.hardware import HardwareProfile, read_capability
 from knowledge.domain.identity import StrictRecord
 from knowledge.domain.stack import cuda_of_local_version
 from knowledge.hardware.accelerators import model_of
@@ -93,7 +93,7 @@ class CapabilityRule(StrictRecord):
         if not is_this_build or not admits(self.versions, version):
             return None
         if self.at_least is not None:
-            runs = gpu.capability >= _capability(self.at_least)
+            runs = gpu.capability >= read_capability(self.at_least)
             offered = f"compute capability {self.at_least} and newer"
         else:
             runs = runs_on(gpu.capability, machine_code=self.machine_code, ptx=self.ptx)
@@ -133,7 +133,7 @@ class RuntimeRule(StrictRecord):
             return None
         if driver is not None and hardware.os == "linux" and Version(driver.version) < Version(self.driver):
             return "driver", f"CUDA {self.cuda} needs driver {self.driver} or newer; the machine has {driver.version}"
-        if gpu.capability and self.capability and gpu.capability < _capability(self.capability):
+        if gpu.capability and self.capability and gpu.capability < read_capability(self.capability):
             needed = f"CUDA {self.cuda} needs compute capability {self.capability} or newer"
             return "capability", f"{needed}; {gpu.model} has {gpu.compute_capability}"
         return None
@@ -314,15 +314,10 @@ def runs_on(capability: tuple[int, int], *, machine_code: Iterable[str], ptx: It
     Machine code runs within its major version on the same or a newer minor one; PTX on the same or anything newer.
     """
     major, minor = capability
-    for code in map(_capability, machine_code):
+    for code in map(read_capability, machine_code):
         if code[0] == major and code[1] <= minor:
             return True
-    return any(_capability(code) <= (major, minor) for code in ptx)
-
-
-def _capability(text: str) -> tuple[int, int]:
-    major, _, minor = text.partition(".")
-    return int(major), int(minor or 0)
+    return any(read_capability(code) <= (major, minor) for code in ptx)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

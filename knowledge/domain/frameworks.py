@@ -121,3 +121,8 @@ FRAMEWORKS: Mapping[str, str] = _Distributions(with_input_libraries=False)
 """Framework of each distribution that contains one."""
 MEASURED: Mapping[str, str] = _Distributions(with_input_libraries=True)
 """Framework or input library of each distribution that can be measured."""
+
+
+def runs_on_processors_only(distribution: str) -> bool:
+    """Return whether a distribution contains a framework that supports no accelerator."""
+    return distribution in FRAMEWORKS and "cuda" not in frameworks()[FRAMEWORKS[distribution]].devices

@@ -65,10 +65,13 @@ class Accelerator(StrictRecord):
     @property
     def capability(self) -> tuple[int, int] | None:
         """The compute capability as numbers, or ``None`` if it is unknown."""
-        if self.compute_capability is None:
-            return None
-        major, _, minor = self.compute_capability.partition(".")
-        return int(major), int(minor or 0)
+        return None if self.compute_capability is None else read_capability(self.compute_capability)
+
+
+def read_capability(text: str) -> tuple[int, int]:
+    """Return a compute capability such as ``8.6`` as numbers."""
+    major, _, minor = text.partition(".")
+    return int(major), int(minor or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from packaging.version import Version
 
+from knowledge.domain.frameworks import runs_on_processors_only
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
 from knowledge.domain.ratio import CONFIDENCE, NO_GAIN, Ratio, product
@@ -83,7 +84,7 @@ class WorkloadEstimator:
     def model(self, name: str) -> FrameworkModel | None:
         """Return the model of a framework; none if nothing was compared that stands for the workloads and device."""
         if name not in self._made:
-            is_known = name in self._frameworks and not (self._only_processor and name != "numpy")
+            is_known = name in self._frameworks and (runs_on_processors_only(name) or not self._only_processor)
             self._made[name] = self._make(name) if is_known else None
         return self._made[name]
 
@@ -125,7 +126,7 @@ class WorkloadEstimator:
 
     def _device(self, name: str) -> str:
         """Return the device that a framework runs on: ``cpu`` or ``cuda``."""
-        return self._hardware.device if name != "numpy" else "cpu"
+        return "cpu" if runs_on_processors_only(name) else self._hardware.device
 
     def _machine(self, name: str) -> Machine:
         return machine_of(self._hardware, self._device(name))

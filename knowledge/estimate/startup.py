@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from packaging.version import Version
 
+from knowledge.domain.frameworks import runs_on_processors_only
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
 from knowledge.estimate.interface import StartupTime
@@ -58,7 +59,7 @@ def startup_times(
 
 def _is_comparable(observation: Observation, version: Version, hardware: HardwareProfile) -> bool:
     """Whether a run is of the version, without settings, on the same kind of device and processor architecture."""
-    device = hardware.device if observation.framework != "numpy" else "cpu"
+    device = "cpu" if runs_on_processors_only(observation.framework) else hardware.device
     measured = observation.stack.version_of(observation.framework)
     return (
         observation.status == "ok"

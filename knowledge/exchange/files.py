@@ -164,9 +164,9 @@ def read_observations(
             entry = json.loads(line)
             kind, record = entry["kind"], entry["record"]
             if kind == "stack":
-                stacks[entry["id"]] = _checked(value_from(Stack, record), entry["id"])
+                stacks[entry["id"]] = checked(value_from(Stack, record), entry["id"])
             elif kind == "hardware":
-                machines[entry["id"]] = _checked(value_from(HardwareProfile, record), entry["id"])
+                machines[entry["id"]] = checked(value_from(HardwareProfile, record), entry["id"])
             elif kind == "observation":
                 observation = _observation(entry.get("id"), record, stacks, machines)
                 valid += 1
@@ -192,7 +192,8 @@ def read_observations(
 _Value = TypeVar("_Value", Stack, HardwareProfile, Observation)
 
 
-def _checked(value: _Value, identity: str) -> _Value:
+def checked(value: _Value, identity: str) -> _Value:
+    """Return a value whose hash is the stated one; raise a ValueError for another."""
     if value.identity != identity:
         raise ValueError("its content does not match its hash")
     return value
@@ -207,7 +208,7 @@ def _observation(
         raise ValueError("its stack or hardware is missing in the lines before it")
     observation = observation_from(record, stack=stacks[record["stack"]], hardware=machines[record["hardware"]])
     check_observation(observation)
-    return observation if identity is None else _checked(observation, identity)
+    return observation if identity is None else checked(observation, identity)
 
 
 def check_observation(observation: Observation) -> None:

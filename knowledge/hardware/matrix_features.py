@@ -37,14 +37,12 @@ class NameGap:
 
 def feature_meanings() -> Mapping[str, Mapping[str, str]]:
     """Return meaning and source of each feature that decides about matrix arithmetic, by its name."""
-    meanings: Mapping[str, Mapping[str, str]] = shipped_yaml("knowledge.hardware", "matrix_features.yaml")["features"]
-    return meanings
+    return dict(shipped_yaml("knowledge.hardware", "matrix_features.yaml")["features"])
 
 
 def features_by_element_type() -> Mapping[str, Sequence[str]]:
     """Return the features that multiply matrices of each element type, the fastest first."""
-    features: Mapping[str, Sequence[str]] = shipped_yaml("knowledge.hardware", "matrix_features.yaml")["units"]
-    return features
+    return dict(shipped_yaml("knowledge.hardware", "matrix_features.yaml")["units"])
 
 
 def element_types() -> tuple[str, ...]:

@@ -8,13 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, insert, select, update
+from sqlalchemy import Connection, Table, select, update
 
 from knowledge.domain.identity import canonical_json, hash_of_text
 from knowledge.domain.observation import Observation
 from knowledge.store import tables
-from knowledge.store.removal import forget_removal, update_blocks
-from knowledge.store.state_hash import EMPTY, combine
+from knowledge.store.removal import change_blocks, forget_removal
 
 _BATCH = 2000
 COLUMNS = tuple(column.name for column in tables.observation.columns)
@@ -119,7 +118,7 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str, *, own:
             new_by_block[rows[identity][_BLOCK]].append(identity)
         added += len(missing)
         total += len(batch)
-    _update_blocks(connection, new_by_block, source)
+    change_blocks(connection, new_by_block, source=source)
     if own:
         forget_removal(connection, new_by_block)
     return added, total - added
@@ -256,25 +255,3 @@ def _insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         return
     marks = ",".join("?" * len(table.columns))
     connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) VALUES ({marks})", list(rows))
-
-
-def _update_blocks(connection: Connection, new_by_block: dict[str, list[str]], source: str) -> None:
-    """Update the counts and digests of blocks with new observations; a new block belongs to the source."""
-    table = tables.block
-    stored = {
-        row.name: row
-        for row in connection.execute(
-            select(table).where(table.c.name.in_(sorted(new_by_block))) if new_by_block else select(table)
-        )
-    }
-    changed = [
-        {
-            "name": name,
-            "observations": len(ids) + (stored[name].observations if name in stored else 0),
-            "digest": combine(stored[name].digest if name in stored else EMPTY, ids),
-        }
-        for name, ids in sorted(new_by_block.items())
-    ]
-    if new := [{**row, "source": source} for row in changed if row["name"] not in stored]:
-        connection.execute(insert(table), new)
-    update_blocks(connection, [row for row in changed if row["name"] in stored])

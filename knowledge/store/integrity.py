@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Table, select
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import hash_of_text
 from knowledge.domain.stack import Stack
-from knowledge.exchange.files import check_observation, first_line, observation_from
+from knowledge.exchange.files import check_observation, checked, first_line, observation_from
 from knowledge.records import value_from
 from knowledge.store import tables
 from knowledge.store.ingest import COLUMNS, row_of
@@ -46,10 +46,7 @@ def _read_documents(connection: Connection, table: Table, values: dict[str, Any]
     """Read the documents of a table into ``values``; yield a sentence for each damaged document."""
     for identity, document in connection.execute(select(table.c.id, table.c.document)):
         try:
-            value = value_from(kind, json.loads(document))
-            if value.identity != identity:
-                raise ValueError("its content does not match its hash")
-            values[identity] = value
+            values[identity] = checked(value_from(kind, json.loads(document)), identity)
         except ValueError as error:
             yield f"{table.name} `{identity[:12]}`: {first_line(error)}"
 
@@ -65,9 +62,7 @@ def _check(row: dict[str, Any], stacks: dict[str, Any], machines: dict[str, Any]
     try:
         record = json.loads(row["document"])
         o = observation_from(record, stack=stacks[row["stack_id"]], hardware=machines[row["hardware_id"]])
-        check_observation(o)
-        if o.identity != row["id"]:
-            raise ValueError("its content does not match its hash")
+        check_observation(checked(o, row["id"]))
     except ValueError as error:
         yield f"{where}: {first_line(error)}"
         return

@@ -1,15 +1,14 @@
-"""Deletion of observations, with what only they used. Each connection holds the write lock."""
+"""Deletion of observations, with what only they used, and counts of blocks. Each connection holds the write lock."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, select, update
 
 from knowledge.store import tables
-from knowledge.store.state_hash import combine
+from knowledge.store.state_hash import EMPTY, combine
 
 
 def delete_observations(connection: Connection, condition: ColumnElement[bool]) -> frozenset[str]:
@@ -17,30 +16,38 @@ def delete_observations(connection: Connection, condition: ColumnElement[bool]) 
 
     Counts and digests of their blocks are corrected. Call :func:`delete_unused` afterwards.
     """
-    table, block = tables.observation, tables.block
+    table = tables.observation
     removed: dict[str, list[str]] = defaultdict(list)
     for name, identity in connection.execute(select(table.c.block, table.c.id).where(condition)):
         removed[name].append(identity)
     connection.execute(delete(table).where(condition))
-    affected = connection.execute(select(block).where(block.c.name.in_(sorted(removed)))).all()
-    changed = [
-        {
-            "name": row.name,
-            "observations": row.observations - len(removed[row.name]),
-            "digest": combine(row.digest, removed[row.name], sign=-1),
-        }
-        for row in affected
-    ]
-    update_blocks(connection, changed)
+    change_blocks(connection, removed, sign=-1)
     return frozenset(identity for identities in removed.values() for identity in identities)
 
 
-def update_blocks(connection: Connection, blocks: Iterable[Mapping[str, Any]]) -> None:
-    """Replace the counts and digests of blocks, each with its name, ``observations`` and ``digest``."""
-    statement = update(tables.block).where(tables.block.c.name == bindparam("key"))
-    statement = statement.values(observations=bindparam("observations"), digest=bindparam("digest"))
-    if rows := [{**block, "key": block["name"]} for block in blocks]:
-        connection.execute(statement, rows)
+def change_blocks(
+    connection: Connection, identities: Mapping[str, Collection[str]], *, sign: int = 1, source: str = ""
+) -> None:
+    """Correct counts and digests after observations of blocks, by name, were added (1) or deleted (-1).
+
+    A new block belongs to the source.
+    """
+    table = tables.block
+    stored = {row.name: row for row in connection.execute(select(table).where(table.c.name.in_(sorted(identities))))}
+    new, old = [], []
+    for name, members in sorted(identities.items()):
+        count, digest = (stored[name].observations, stored[name].digest) if name in stored else (0, EMPTY)
+        row = {"observations": count + sign * len(members), "digest": combine(digest, members, sign=sign)}
+        if name in stored:
+            old.append({**row, "key": name})
+        else:
+            new.append({**row, "name": name, "source": source})
+    if new:
+        connection.execute(insert(table), new)
+    if old:
+        statement = update(table).where(table.c.name == bindparam("key"))
+        values = statement.values(observations=bindparam("observations"), digest=bindparam("digest"))
+        connection.execute(values, old)
 
 
 def record_removal(connection: Connection, blocks: Iterable[str]) -> None:

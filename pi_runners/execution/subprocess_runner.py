@@ -99,28 +99,34 @@ class FreshProcesses:
             (folder / "request.json").write_text(json.dumps(request.content), encoding="utf-8")
             output = folder / "results.jsonl"
             output.touch()
+            ending: Ending = "exit"
             with (folder / "stderr").open("w+b") as errors:
                 process = self._running = self._start(request, folder, output, errors.fileno())
                 try:
                     if self.stopped:
                         # `stop` was called while the process was being started, and had nothing to kill.
                         kill_group(process)
-                    ending, readings = wait_for_end(
-                        process, request.timeout_seconds, request.memory_limit_bytes, interval_seconds=self._interval
-                    )
+                    with Sampler(
+                        process.pid,
+                        memory_limit_bytes=request.memory_limit_bytes,
+                        stop=lambda: kill_group(process),
+                        interval_seconds=self._interval,
+                    ) as sampler:
+                        process.wait(timeout=request.timeout_seconds)
+                except subprocess.TimeoutExpired:
+                    ending = "time"
                 finally:
-                    if process.returncode is None:
-                        # An interruption came before the wait, which kills the process itself.
-                        kill_group(process)
-                        process.wait()
+                    # Also after a normal end: its children must not run during the next process.
+                    kill_group(process)
+                    process.wait()
                 errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL))
                 tail = errors.read().decode("utf-8", "replace")
             return ProcessEnd(
                 results=tuple(json.loads(line) for line in _whole_lines(output)),
                 exit_status=process.returncode,
-                ending="stopped" if self.stopped and ending != "memory" else ending,
+                ending="memory" if sampler.exceeded else "stopped" if self.stopped else ending,
                 error_tail=tail,
-                readings=readings,
+                readings=tuple(sampler.readings),
             )
 
     def _start(self, request: ProcessRequest, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
@@ -134,36 +140,6 @@ class FreshProcesses:
             env={**os.environ, **request.environment},
             start_new_session=True,
         )
-
-
-def wait_for_end(
-    process: subprocess.Popen[bytes],
-    timeout_seconds: float | None,
-    memory_limit_bytes: float | None,
-    *,
-    interval_seconds: float = INTERVAL_SECONDS,
-) -> tuple[Ending, tuple[Reading, ...]]:
-    """Wait for the end of a process that leads a process group; kill the group then, or at a limit unless it is `None`.
-
-    Returns:
-        How it ended, and the telemetry of the machine until then, read in intervals.
-    """
-    ending: Ending = "exit"
-    with Sampler(
-        process.pid,
-        memory_limit_bytes=memory_limit_bytes,
-        stop=lambda: kill_group(process),
-        interval_seconds=interval_seconds,
-    ) as sampler:
-        try:
-            process.wait(timeout=timeout_seconds)
-        except subprocess.TimeoutExpired:
-            ending = "time"
-        finally:
-            # Also after a normal end: its children must not run during the next process.
-            kill_group(process)
-            process.wait()
-    return "memory" if sampler.exceeded else ending, tuple(sampler.readings)
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

@@ -60,8 +60,6 @@ class Batch:
         folder: Directory of this batch only, for the executor's files and the output of the tasks.
         home: Directory that the tasks read and write, if they share a file system with the submitting process.
         inputs: Files that the tasks read; an executor without a shared file system copies them to the tasks.
-        seconds: Time limit of one task; ``None`` for the engine's default.
-        memory_bytes: Memory limit of one task; ``None`` for the engine's default.
     """
 
     name: str
@@ -70,8 +68,6 @@ class Batch:
     folder: Path
     home: Path
     inputs: tuple[Path, ...] = ()
-    seconds: float | None = None
-    memory_bytes: float | None = None
 
     def __post_init__(self) -> None:
         # The names that all engines accept: Kubernetes allows nothing else, and Slurm splits names at commas.

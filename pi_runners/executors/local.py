@@ -61,12 +61,8 @@ class LocalExecutor(Executor):
             with _lock(folder) as lock:
                 if lock is None or (folder / "batch.json").exists():
                     return batch.name
-                document = {
-                    "tasks": [[task, batch.command_of(task)] for task in batch.tasks],
-                    "seconds": batch.seconds,
-                    "memory_bytes": batch.memory_bytes,
-                }
-                write_document(folder / "batch.json", document)
+                tasks = [[task, batch.command_of(task)] for task in batch.tasks]
+                write_document(folder / "batch.json", {"tasks": tasks})
                 with (folder / "supervisor.log").open("ab") as log:
                     subprocess.Popen(
                         [sys.executable, "-m", "pi_runners.executors.supervisor", str(folder), str(lock.fileno())],

@@ -141,7 +141,7 @@ def _complete_pod(spec: dict[str, Any], batch: Batch, options: KubernetesOptions
         container["volumeMounts"].append({"name": "uv-cache", "mountPath": "/uv-cache"})
     resources = {
         "cpu": options.cpus,
-        "memory": options.memory if batch.memory_bytes is None else f"{int(batch.memory_bytes)}",
+        "memory": options.memory,
         **({"nvidia.com/gpu": str(options.gpus)} if options.gpus else {}),
     }
     # Completion index n runs the n-th task.
@@ -158,7 +158,7 @@ def _complete_pod(spec: dict[str, Any], batch: Batch, options: KubernetesOptions
     }
     keys = [key for key in options.tolerations.split(",") if key] + (["nvidia.com/gpu"] if options.gpus else [])
     optional = {
-        "activeDeadlineSeconds": options.minutes * 60 or (batch.seconds and int(batch.seconds)),
+        "activeDeadlineSeconds": options.minutes * 60,
         "nodeSelector": _labels(options.node_selector),
         "tolerations": [{"key": key, "operator": "Exists"} for key in dict.fromkeys(keys)],
         "serviceAccountName": options.service_account,

@@ -173,8 +173,6 @@ class SlurmExecutor(Executor):
         # In this pattern, `%` starts a field, and a backslash makes sbatch ignore the fields.
         folder = _supported(batch.folder, "\\", "a backslash", "sbatch").replace("%", "%%")
         tasks = ",".join(map(str, batch.tasks)) + (f"%{o.at_most}" if o.at_most else "")
-        minutes = o.minutes or (batch.seconds is not None and max(1, -(-int(batch.seconds) // 60)))
-        memory = o.memory or (batch.memory_bytes is not None and f"{int(batch.memory_bytes // 1_000_000)}M")
         values = {
             "job-name": batch.name,
             "array": tasks,
@@ -182,8 +180,8 @@ class SlurmExecutor(Executor):
             "open-mode": "append",
             **{name: getattr(o, name) for name in _SAME_NAMES},
             "cpus-per-task": o.cpus,
-            "mem": memory,
-            "time": minutes,
+            "mem": o.memory,
+            "time": o.minutes,
         }
         words = [f"--{name}={value}" for name, value in values.items() if value]
         return [*words, "--nodes=1", "--ntasks=1", "--requeue", *(["--exclusive"] if o.exclusive else [])]

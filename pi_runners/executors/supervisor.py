@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from knowledge.domain.shared_files import write_atomically
-from pi_runners.execution.subprocess_runner import wait_for_end
+from pi_runners.execution.subprocess_runner import kill_group
 from pi_runners.executors.base import LOG
 
 STATUS = "task-{task}.json"
@@ -32,10 +32,10 @@ def supervise(folder: Path, lock: int) -> None:
     for task, command in batch["tasks"]:
         if (folder / "cancelled").exists():
             return
-        _run(folder, task, command, batch, lock)
+        _run(folder, task, command, lock)
 
 
-def _run(folder: Path, task: int, command: list[str], batch: dict[str, Any], lock: int) -> None:
+def _run(folder: Path, task: int, command: list[str], lock: int) -> None:
     status = folder / STATUS.format(task=task)
     with (folder / LOG.format(task=task)).open("ab") as output:
         try:
@@ -52,12 +52,10 @@ def _run(folder: Path, task: int, command: list[str], batch: dict[str, Any], loc
             write_document(status, {"state": "failed", "reason": f"{command[0]}: {error.strerror}", "final": True})
             return
         write_document(status, {"state": "running", **_identity(process.pid)})
-        ending, _ = wait_for_end(process, batch["seconds"], batch["memory_bytes"])
-    if ending == "memory":
-        state, reason = "out-of-memory", f"killed above {batch['memory_bytes']:.3g} bytes"
-    elif ending == "time":
-        state, reason = "timed-out", f"killed after {batch['seconds']:g} seconds"
-    elif process.returncode == 0:
+        process.wait()
+        # Its children must not run during the next task.
+        kill_group(process)
+    if process.returncode == 0:
         state, reason = "done", ""
     elif (folder / "cancelled").exists():
         state, reason = "cancelled", ""

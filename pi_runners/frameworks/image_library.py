@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Call, Crop, Parameters, Scale, Unsupported
+from pi_runners.harness.contract import Array, Backend, Call, Crop, Scale
 
 
 class ImageLibrary(Backend):
-    """Images are NumPy arrays, and are prepared one by one on the CPU.
+    """Images are NumPy arrays, and are prepared one by one on the CPU."""
 
-    Attributes:
-        title: Name of the library.
-    """
-
-    title = ""
     dtypes = ("float32",)
-
-    def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
-        super().__init__(device, dtype, settings)
-        if device != "cpu":
-            raise Unsupported("{} runs on the CPU only".format(self.title))
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         return list(result[tuple(index)].reshape(-1).tolist())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
@@ -124,6 +126,8 @@ class Backend:
     channels_last = False
     imports: Tuple[str, ...] = ()
     """Modules that users of the framework import; by default, the module of its name."""
+    on_processors = ""
+    """Its own name, if it runs on the CPU only."""
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         self.device = device
@@ -131,6 +135,8 @@ class Backend:
         self.settings = settings
         if dtype not in self.dtypes:
             raise Unsupported("the {} backend has no {}".format(self.name, dtype))
+        if self.on_processors and device != "cpu":
+            raise Unsupported("{} runs on the CPU only".format(self.on_processors))
 
     @property
     def precision(self) -> str:
@@ -169,11 +175,15 @@ class Backend:
 
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
         """Make images ``(batch, channels, *spatial)`` in native layout."""
-        raise self._lacks("images")
+        return self._in_layout(raw, shape, scale, self.image_index(tuple(range(len(shape)))))
 
     def filters(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
         """Make filters ``(filters, channels, *kernel)`` in native layout."""
-        raise self._lacks("filters")
+        return self._in_layout(raw, shape, scale, self.filter_index(tuple(range(len(shape)))))
+
+    def _in_layout(self, raw: bytes, shape: Sequence[int], scale: float, axes: Tuple[int, ...]) -> Array:
+        """Make an array of a shape with channels first, with its axes in the order of the native layout."""
+        return self.array(raw, shape, scale)
 
     def image_index(self, index: Tuple[int, ...]) -> Tuple[int, ...]:
         """Translate ``(batch, channel, *spatial)`` into native layout."""
@@ -230,7 +240,7 @@ class Backend:
         raise self._lacks("training")
 
     def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
-        """Build a whole model from the framework's own layers.
+        """Build a whole model from the framework's own layers: by the function `build` in the `models` of its folder.
 
         Args:
             network: Definition, a :class:`pi_runners.models.network.Network`.
@@ -240,8 +250,14 @@ class Backend:
 
         Returns:
             A :class:`pi_runners.models.layers.BuiltModel`.
+
+        Raises:
+            Unsupported: If the framework does not support the model with these settings, or has no models.
         """
-        raise self._lacks("whole models")
+        module = "pi_runners.frameworks.{}.models".format(self.name)
+        if importlib.util.find_spec(module) is None:
+            raise self._lacks("whole models")
+        return importlib.import_module(module).build(self, network, parameters, mode, inputs)
 
     def reference(self) -> "Backend":
         """Return a backend of the same framework and device with single precision."""
@@ -424,19 +440,19 @@ class Training(NamedTuple):
     Attributes:
         step: Makes one step; the result's first element is the loss before the step, the second the squared norm of the
             gradient.
-        loss: Returns the loss of a step's result.
-        squared_norm: Returns the squared norm of a step's result.
         feed: Replaces the batch.
         evaluator: Returns a call of ``function(backend, weights, *arrays)`` with the current weights.
         weights: Returns the current weights; the next step may change them in place.
+        loss: Returns the loss of a step's result.
+        squared_norm: Returns the squared norm of a step's result.
     """
 
     step: Call
-    loss: Callable[[Any], float]
-    squared_norm: Callable[[Any], float]
     feed: Callable[[Arrays], None]
     evaluator: Callable[[Function, Arrays], Call]
     weights: Callable[[], Arrays]
+    loss: Callable[[Any], float] = lambda result: float(result[0])
+    squared_norm: Callable[[Any], float] = lambda result: float(result[1])
 
 
 def advance(

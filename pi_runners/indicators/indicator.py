@@ -193,14 +193,16 @@ class Operation(Indicator):
         return time_trial(self.prepare(backend, self.complete(parameters)), backend, plan)
 
 
-def time_trial(trial: Trial, backend: Backend, plan: SamplingPlan) -> Dict[str, Any]:
-    """Check the first result of a trial, then time it."""
+def time_trial(trial: Trial, backend: Backend, plan: SamplingPlan, operations: int = 1) -> Dict[str, Any]:
+    """Check the first result of a trial, then time it; samples are per operation of a call."""
     # The check comes first: it needs the first call, before later training steps change the weights.
     error = trial.check(trial.run())
     if wrong := refuse_error(error, trial.tolerance):
         return wrong
     timing = measure(trial.run, backend.synchronise, plan)
-    return {**timing.document(), "error": error, "tolerance": trial.tolerance}
+    samples, loops = [seconds / operations for seconds in timing.samples], timing.loops * operations
+    document = timing._replace(samples=samples, loops=loops).document()
+    return {**document, "error": error, "tolerance": trial.tolerance}
 
 
 def refuse_error(error: float, tolerance: float) -> Dict[str, Any]:

@@ -21,12 +21,16 @@ class _Block(Network):
     """A block of few layers, so that a larger share of the results is in memory at once."""
 
     live_elements = 0.85
+    classes = _CLASSES
+
+    @abstractmethod
+    def block(self, n: Layers, x: Array, p: Parameters) -> Array:
+        """Run the block."""
 
 
 class _ImageBlock(_Block):
     """A block of a convolutional network."""
 
-    classes = _CLASSES
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "size": Parameter("height and width of the input", most=4096),
@@ -42,10 +46,6 @@ class _ImageBlock(_Block):
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
         x = self.block(n, n.batch_norm("entry", inputs[0]), p)
         return n.dense("classifier", n.global_mean(x), _CLASSES)
-
-    @abstractmethod
-    def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Run the block."""
 
 
 class ResidualBlock(_ImageBlock):
@@ -65,7 +65,6 @@ class ResidualBlock(_ImageBlock):
         return 4 * int(p["width"])
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Reduce, convolve, expand, and add the input."""
         y = n.relu(n.normalised_convolution("block.reduce", x, Filters(p["width"], 1)))
         y = n.relu(n.normalised_convolution("block.convolution", y, Filters(p["width"], 3)))
         return n.relu(n.add(n.normalised_convolution("block.expand", y, Filters(self.channels(p), 1)), x))
@@ -89,7 +88,6 @@ class InvertedResidualBlock(_ImageBlock):
         return int(p["width"]) // 6
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Expand, convolve each channel, project, and add the input."""
         y = n.relu6(n.normalised_convolution("block.expand", x, Filters(p["width"], 1)))
         y = n.relu6(n.normalised_convolution("block.depthwise", y, Filters(p["width"], 3, groups=p["width"])))
         return n.add(x, n.normalised_convolution("block.project", y, Filters(self.channels(p), 1)))
@@ -117,7 +115,6 @@ class ConvolutionBlock(_ImageBlock):
 class _SequenceBlock(_Block):
     """A block of a model of sequences."""
 
-    classes = _CLASSES
     parameters = {  # noqa: RUF012
         "batch": BATCH,
         "length": Parameter("tokens of a sequence", most=65536),
@@ -131,13 +128,8 @@ class _SequenceBlock(_Block):
         return float(p["batch"] * p["length"])
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Normalise, run the block, classify the last token."""
         x = self.block(n, n.layer_norm("entry", inputs[0]), p)
         return n.dense("classifier", n.token(x, -1), _CLASSES)
-
-    @abstractmethod
-    def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Run the block."""
 
 
 class EncoderBlock(_SequenceBlock):
@@ -156,7 +148,6 @@ class EncoderBlock(_SequenceBlock):
     multiples = {"width": 64}  # noqa: RUF012
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Attend, then transform each token; add the input of each."""
         x = n.add(x, n.self_attention("block.attention", n.layer_norm("block.norm1", x), p["width"] // 64))
         y = n.gelu(n.dense("block.widen", n.layer_norm("block.norm2", x), 4 * p["width"]))
         return n.add(x, n.dense("block.narrow", y, p["width"]))

@@ -30,11 +30,11 @@ class InitialWeight(NamedTuple):
         """The random bytes of the weight, which depend on its name alone."""
         return random_bytes(zlib.crc32(self.name.encode()), math.prod(self.shape))
 
-    def make(self, backend: Backend) -> Array:
-        """Return the weight as an array of a backend, filters in its native layout."""
-        if len(self.shape) == 4:
-            return backend.filters(self.raw, self.shape, self.scale)
-        return backend.array(self.raw, self.shape, self.scale, self.offset)
+    def make(self, backend: Backend, raw: bytes = b"") -> Array:
+        """Return the weight as an array of a backend, filters in its native layout, from its or other bytes."""
+        if len(self.shape) > 2:
+            return backend.filters(raw or self.raw, self.shape, self.scale)
+        return backend.array(raw or self.raw, self.shape, self.scale, self.offset)
 
 
 def filters(name: str, shape: Tuple[int, ...]) -> InitialWeight:
@@ -42,10 +42,14 @@ def filters(name: str, shape: Tuple[int, ...]) -> InitialWeight:
     return InitialWeight(name + ".filters", shape, (6.0 / math.prod(shape[1:])) ** 0.5)
 
 
+def matrix(name: str, inputs: int, outputs: int) -> InitialWeight:
+    """Return a matrix of variance 1 / inputs."""
+    return InitialWeight(name + ".matrix", (inputs, outputs), (3.0 / inputs) ** 0.5)
+
+
 def dense(name: str, inputs: int, outputs: int, with_bias: bool = True) -> List[InitialWeight]:
-    """Return a matrix of variance 1 / inputs, and a bias if there is one."""
-    weight = InitialWeight(name + ".matrix", (inputs, outputs), (3.0 / inputs) ** 0.5)
-    return [weight, bias(name, outputs)] if with_bias else [weight]
+    """Return a matrix, and a bias if there is one."""
+    return [matrix(name, inputs, outputs), *([bias(name, outputs)] if with_bias else [])]
 
 
 def bias(name: str, width: int) -> InitialWeight:
@@ -53,9 +57,14 @@ def bias(name: str, width: int) -> InitialWeight:
     return InitialWeight(name + ".bias", (width,), 0.1)
 
 
-def norm(name: str, width: int, gain: float = 1.0) -> List[InitialWeight]:
+def gain(name: str, width: int, mean: float = 1.0) -> InitialWeight:
+    """Return gains of a normalisation."""
+    return InitialWeight(name + ".gain", (width,), 0.1 * mean, mean)
+
+
+def norm(name: str, width: int, mean: float = 1.0) -> List[InitialWeight]:
     """Return gains and offsets of a normalisation."""
-    return [InitialWeight(name + ".gain", (width,), 0.1 * gain, gain), bias(name, width)]
+    return [gain(name, width, mean), bias(name, width)]
 
 
 def table(name: str, rows: int, width: int) -> InitialWeight:

@@ -30,7 +30,6 @@ class Bert(Network):
     probe = {"batch": 2, "length": 6}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return tokens and the number of their sentence."""
         shape = (p["batch"], p["length"])
         return [Inputs("indices", shape, 30522), Inputs("indices", shape, 2)]
 
@@ -75,7 +74,6 @@ class Encoder(Network):
         return float(p["batch"] * p["length"])
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Run the blocks with heads of 64, normalise, and classify the first token."""
         x = inputs[0]
         for block in range(p["layers"]):
             at = "block{}.".format(block + 1)

@@ -40,7 +40,6 @@ class ResNet50(_ImageNetwork):
     }
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Run the stem, four stages of bottleneck blocks, and the classifier."""
         normalised = n.normalised_convolution
         x = n.max_pool(n.relu(normalised("stem", inputs[0], Filters(64, 7, 2))), 3, 2, 1)
         for stage, blocks in enumerate((3, 4, 6, 3)):
@@ -75,7 +74,6 @@ class ResNet18(_ImageNetwork):
     multiples = {"size": 16}  # noqa: RUF012
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Run the stem, four stages of two basic blocks, and the classifier."""
         normalised = n.normalised_convolution
         x = n.max_pool(n.relu(normalised("stem", inputs[0], Filters(64, 7, 2))), 3, 2, 1)
         for stage in range(4):
@@ -104,7 +102,6 @@ class MobileNetV2(_ImageNetwork):
     }
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Run the stem, seventeen inverted residual blocks, and the classifier."""
         normalised = n.normalised_convolution
         x = n.relu6(normalised("stem", inputs[0], Filters(32, 3, 2)))
         width, number = 32, 0
@@ -139,10 +136,7 @@ class VisionTransformer(_ImageNetwork):
     source = "https://arxiv.org/abs/2010.11929 table 1"
     published = Published(86_567_656, 17.56e9, {"batch": 1, "size": 224}, _TORCHVISION.format("vit_b_16"))
     blocks = {"encoder_block": 12}  # noqa: RUF012
-    parameters = {  # noqa: RUF012
-        "batch": BATCH,
-        "size": Parameter("height and width of an image, a multiple of 32", least=32, most=224),
-    }
+    parameters = {"batch": BATCH, "size": _SIZE._replace(most=224)}  # noqa: RUF012
     optimiser = "adamw"
     sets = {  # noqa: RUF012
         "small": {"training": {"batch": 1, "size": 64}, "inference": {"batch": 1, "size": 96}},
@@ -184,7 +178,6 @@ class UNet(_ImageNetwork):
     probe = {"batch": 2, "size": 32}  # noqa: RUF012
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each pixel, and two classes."""
         return int(p["batch"] * p["size"] ** 2), 2
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:

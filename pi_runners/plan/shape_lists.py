@@ -11,7 +11,7 @@ from typing import Any
 from knowledge.domain.errors import InputError
 from pi_runners.indicators import INDICATORS
 from pi_runners.models import NETWORKS
-from pi_runners.models.operations import operations
+from pi_runners.models.count import operations
 
 SMALLEST_SHARE = 0.03
 """An operation is in the list of a model if it has this share of the model's operations (FLOP) or bytes."""

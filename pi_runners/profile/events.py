@@ -105,14 +105,14 @@ def formats_hint() -> str:
     return f"import a trace of {writers()}"
 
 
-def require_reader() -> None:
-    """Check that traces can be read.
+def require_reader() -> Any:
+    """Return the library that reads JSON as a stream.
 
     Raises:
-        MissingExtraError: If the library that reads JSON as a stream is not installed.
+        MissingExtraError: If it is not installed.
     """
     with needs_extra("profile", "reading a trace"):
-        importlib.import_module("ijson")
+        return importlib.import_module("ijson")
 
 
 def chrome_events(path: Path) -> Iterator[dict[str, Any]]:
@@ -123,9 +123,7 @@ def chrome_events(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         TraceError: If the trace is not JSON, is truncated, or has no events.
     """
-    with needs_extra("profile", "reading a trace"):
-        import ijson
-
+    ijson = require_reader()
     is_array = trace_head(path).lstrip().startswith(b"[")
     count = 0
     with open_trace(path) as file:

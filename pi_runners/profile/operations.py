@@ -31,6 +31,8 @@ DTYPES = {
 }
 """Element types by their names in traces: of C++, ONNX and XLA."""
 
+Claims = Callable[[Any], "Claim | None"]
+"""Returns the claim of an operation."""
 _KERNEL_LAYERS = (
     (re.compile(r"nccl|rccl", re.IGNORECASE), "communication"),
     (re.compile(r"memcpy|memset", re.IGNORECASE), "memory copies"),
@@ -68,9 +70,7 @@ class TracedOperation:
         return self.outputs[0] if self.outputs else ()
 
 
-def claim_of(
-    operation: TracedOperation, claims: Mapping[str, Callable[[Any], Claim | None]], kinds: Mapping[str, str]
-) -> Claim | None:
+def claim_of(operation: TracedOperation, claims: Mapping[str, Claims], kinds: Mapping[str, str]) -> Claim | None:
     """Return the indicator that stands for an operation, with its element type; ``None`` if there is none.
 
     Args:
@@ -89,6 +89,11 @@ def claim_of(
     is_like |= len(operation.inputs) < 2 and not operation.outputs
     shape = operation.output() if operation.outputs else operation.input(0)
     return replace(rows("elementwise", shape if is_like else (), kind), dtype=operation.dtype)
+
+
+def claims_by_name(*groups: tuple[str, Claims]) -> dict[str, Claims]:
+    """Return functions by name of the operation, from groups of names, separated by spaces, with their function."""
+    return {name: function for names, function in groups for name in names.split()}
 
 
 def claim(indicator: str, parameters: dict[str, int | str] | None = None, direction: Direction = "forward") -> Claim:

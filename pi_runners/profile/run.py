@@ -16,7 +16,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -100,7 +99,7 @@ def profile_program(request: ProfileRequest) -> ProgramProfile:
     with tempfile.TemporaryDirectory(prefix="advisor-profile-") as scratch:
         end = _run(request, Path(scratch))
         reports = _reports(Path(scratch))
-        report = _best(reports)
+        report = max((r for r in reports if r["files"]), key=lambda r: int(r["steps"]), default=None)
         if report is None:
             raise _failure(request, end, reports)
         summary = reader_of(report["framework"]).read_profile(
@@ -141,7 +140,7 @@ def _run(request: ProfileRequest, scratch: Path) -> _End:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ProfileError(f"`{request.command[0]}` could not be started: {reason}") from None
-    with _killed_at_end(process):
+    try:
         end = _wait(process, scratch, request.timeout_seconds)
         if end.reason == "timeout":
             # Python raises `KeyboardInterrupt`, and writes the profile of the steps so far at exit.
@@ -149,6 +148,9 @@ def _run(request: ProfileRequest, scratch: Path) -> _End:
         if end.reason != "exit":
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_GRACE_SECONDS)
+    finally:
+        _signal(process, signal.SIGKILL)
+        process.wait()
     return end
 
 
@@ -177,15 +179,6 @@ def _wait(process: subprocess.Popen[bytes], scratch: Path, timeout_seconds: floa
             return _End("timeout", 0)
 
 
-@contextmanager
-def _killed_at_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        _signal(process, signal.SIGKILL)
-        process.wait()
-
-
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
@@ -202,12 +195,6 @@ def _missing_program(request: ProfileRequest) -> ProfileError:
 
 def _reports(scratch: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(scratch.glob("report-*.json"))]
-
-
-def _best(reports: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the report of the process with the most profiled steps, or ``None``."""
-    profiled = [report for report in reports if report["files"]]
-    return max(profiled, key=lambda report: report["steps"], default=None)
 
 
 def _failure(request: ProfileRequest, end: _End, reports: Sequence[dict[str, Any]]) -> ProfileError:

@@ -20,8 +20,7 @@ class TraceSummary:
 
     Attributes:
         framework: Framework whose profiler wrote it, such as ``torch``.
-        division: Its time, divided.
-        seconds: Duration of the trace, or of its steps.
+        division: Its time, divided, in microseconds.
         steps: Steps in it; 0 if it does not mark them.
         device: ``cpu`` or ``cuda``.
         hardware: Name of the accelerator, if the trace names it.
@@ -31,12 +30,16 @@ class TraceSummary:
 
     framework: str
     division: Division
-    seconds: float
     steps: int = 0
     device: str = "cpu"
     hardware: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the trace, or of its steps."""
+        return self.division.total / 1e6
 
 
 def workload_of(

@@ -260,13 +260,7 @@ class _Segments:
 
 
 def _divide(segments: _Segments, levels: Any, window: tuple[float, float]) -> tuple[Any, float]:
-    """Return the time of each operation, and the time without any, in a window.
-
-    Args:
-        segments: When each operation itself ran.
-        levels: Level of each operation, shape (operations,).
-        window: Start and end.
-    """
+    """Return the time of each operation, shape (operations,) as that of the levels, and the time without any."""
     rows = np.asarray(segments.rows)
     starts, ends = np.asarray(segments.starts), np.asarray(segments.ends)
     times = np.zeros(len(levels))
@@ -289,14 +283,7 @@ def _divide(segments: _Segments, levels: Any, window: tuple[float, float]) -> tu
 
 
 def _divide_slice(starts: Any, ends: Any, levels: Any, total: float) -> tuple[Any, float]:
-    """Return the time of each segment, and the time without any.
-
-    Args:
-        starts: Start of each segment, shape (segments,).
-        ends: End of each segment.
-        levels: Level of each segment.
-        total: Duration of the window.
-    """
+    """Return the time of each segment, shape (segments,), and the time without any of a window's total duration."""
     moments = np.unique(np.concatenate([starts, ends]))
     if len(moments) < 2:
         return np.zeros(len(starts)), total

@@ -159,18 +159,17 @@ def test_a_process_that_exceeds_its_time_is_killed_with_its_children(tmp_path: P
 def test_a_process_is_killed_if_an_interruption_comes_before_the_wait_for_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def interrupt(process: subprocess.Popen[bytes], *_: object, **__: object) -> None:
-        started.append(process)
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pi_runners.execution.subprocess_runner.wait_for_end", interrupt)
+    monkeypatch.setattr("pi_runners.execution.subprocess_runner.Sampler", interrupt)
+    runner = FreshProcesses()
 
     with pytest.raises(KeyboardInterrupt):
-        FreshProcesses().run(process_request(tmp_path, "import time; time.sleep(600)"))
+        runner.run(process_request(tmp_path, "import time; time.sleep(600)"))
 
-    assert started[0].returncode == -signal.SIGKILL
+    assert runner._running is not None
+    assert runner._running.returncode == -signal.SIGKILL
 
 
 def test_the_process_ignores_pythonpath_of_the_caller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

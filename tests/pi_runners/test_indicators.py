@@ -288,7 +288,7 @@ def test_time_to_quality_counts_the_failed_runs() -> None:
             def evaluator(function: Any, arrays: Any) -> Any:
                 return lambda: function(self, weights, *arrays)
 
-            return Training(lambda: None, lambda r: 0.0, lambda r: 0.0, lambda batch: None, evaluator, lambda: weights)
+            return Training(lambda: None, lambda batch: None, evaluator, lambda: weights)
 
     case = {"percent": 94, "hidden": 8, "batch": 32, "seeds": 3, "epochs": 1}
 

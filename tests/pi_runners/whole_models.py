@@ -27,9 +27,9 @@ class OnnxBackend(NumpyBackend):
     """Evaluates graphs of ONNX operators with the reference implementation of the package `onnx`."""
 
     def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
-        return build(self, network, parameters, mode, self._start)
+        return build(self, network, parameters, mode, inputs)
 
-    def _start(self, output: Symbol, inputs: dict[str, Array]) -> Callable[[], Any]:
+    def start(self, output: Symbol, inputs: dict[str, Array]) -> Callable[[], Any]:
         onnx = pytest.importorskip("onnx")
         reference = pytest.importorskip("onnx.reference")
         model = onnx.load_from_string(output.graph.encode(output))

@@ -27,7 +27,7 @@ class LockArtifacts:
         Raises:
             UnavailableError: If an index cannot be read.
         """
-        self._scope, self._client, problem = scope, scope.client, scope.problem
+        self._scope, self._client, problem = scope, scope.case.client, scope.problem
         self._files = files = LockedFiles(scope)
         self._reader = (
             VariantFileReader(problem, self._client)

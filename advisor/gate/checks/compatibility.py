@@ -60,7 +60,7 @@ def check_slowdowns(scope: Scope) -> Iterator[Finding]:
 
 def check_observations(scope: Scope) -> Iterator[Finding]:
     """Yield the locked frameworks that failed to run on comparable hardware, and those that nobody measured there."""
-    predictor, measured = scope.predictor, {n: v for n, v in scope.lock.versions.items() if n in FRAMEWORKS}
+    predictor, measured = scope.case.predictor, {n: v for n, v in scope.lock.versions.items() if n in FRAMEWORKS}
     for name, version in measured.items():
         reason = predictor.failures(name).get(str(version))
         if reason is not None:

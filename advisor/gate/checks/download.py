@@ -22,7 +22,7 @@ def read_download(scope: Scope) -> dict[str, int | None]:
 
     The size on the index page counts; if the page has none, that in the lock; else the file's header is requested.
     """
-    lock, client, installable = scope.lock, scope.client, scope.once(LockArtifacts).installable
+    lock, client, installable = scope.lock, scope.case.client, scope.once(LockArtifacts).installable
     sizes: dict[str, int | None] = {}
     for name, locked in lock.packages.items():
         file = installable[name].file if name in installable else None
@@ -48,10 +48,10 @@ def check_vulnerabilities(scope: Scope) -> Iterator[Finding]:
         UnavailableError: If an index cannot be read.
     """
     candidates = sorted(scope.once(LockArtifacts).installable.values())
-    scope.client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in candidates)
+    scope.case.client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in candidates)
     unrecorded = 0
     for c in candidates:
-        identifiers = scope.client.vulnerabilities(c.file, c.name, str(c.version))
+        identifiers = scope.case.client.vulnerabilities(c.file, c.name, str(c.version))
         unrecorded += identifiers is None
         for name in identifiers or ():
             message = f"`{c.name} {c.version}` has the known vulnerability {name}"

@@ -51,8 +51,8 @@ class LockedFiles:
         Raises:
             UnavailableError: If an index cannot be read.
         """
-        self.scope, self.client = scope, scope.client
-        self._memo = Memo(scope.client.cache, "listed")
+        self.scope, self.client = scope, scope.case.client
+        self._memo = Memo(scope.case.client.cache, "listed")
         self._allowed_indexes = frozenset(map(_base, scope.state.allowed_indexes))
         self.findings: list[Finding] = []
         self.foreign: set[NormalizedName] = set()

@@ -30,7 +30,7 @@ def check_requirements(scope: Scope) -> Iterator[Finding]:
     if not scope.state.requirements_known:
         return
     lock, problem = scope.lock, scope.problem
-    source, installable = IndexCandidates(scope.client, problem), scope.once(LockArtifacts).installable
+    source, installable = IndexCandidates(scope.case.client, problem), scope.once(LockArtifacts).installable
     source.fetch(installable.values())
     # A requirements file need not contain the name of a package that comes from a directory or repository.
     direct = {locked.name for locked in lock.sources} | {

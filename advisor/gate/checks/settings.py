@@ -22,7 +22,7 @@ def check_slow_settings(scope: Scope) -> Iterator[Finding]:
         settings = {n: {used.name: used.value} for n in measured if used.applies_to(FRAMEWORKS[n])}
         if not settings or not used.value:
             continue
-        for effect in scope.predictor.setting_effects(scope.lock.versions, settings):
+        for effect in scope.case.predictor.setting_effects(scope.lock.versions, settings):
             if effect.speedup < slowest and effect.high < 1:
                 message = (
                     f"with `{effect.subject}`{_condition(used)}, `{effect.package} {measured[effect.package]}` is "

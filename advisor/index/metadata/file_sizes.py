@@ -132,13 +132,11 @@ class FileSizes:
         except (ArchiveError, ChangedFileError, GoneError, TooLargeError):
             return None, UNREADABLE
         except RangeError:
-            problem = Problem(text=f"`{_host(file)}` does not support range requests", temporary=False)
-            incapable[server] = problem
-            return None, problem
+            reason = f"`{_host(file)}` does not support range requests"
+            return None, incapable.setdefault(server, Problem(text=reason, temporary=False))
         except UnavailableError:
-            problem = Problem(text=f"`{_host(file)}` could not be read", temporary=True)
-            self._unavailable[server] = problem
-            return None, problem
+            reason = f"`{_host(file)}` could not be read"
+            return None, self._unavailable.setdefault(server, Problem(text=reason, temporary=True))
         if size is None:
             return None, OFFLINE if self._offline else UNSTATED
         return size, None

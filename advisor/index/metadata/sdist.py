@@ -62,17 +62,13 @@ def _stated(document: Mapping[str, Any]) -> tuple[str, list[str]]:
         table = document["project"]
         if _DYNAMIC & {name.lower() for name in _lines(table.get("dynamic", []))}:
             raise ValueError("the requirements are dynamic")
-        extras = table.get("optional-dependencies", {})
-        return table["name"], list(_requirement_lines(table, table.get("dependencies", []), extras))
+        return table["name"], list(_requirement_lines(table))
     backend, tool = document["build-system"]["build-backend"], document["tool"]
     if backend.startswith("poetry."):
         return tool["poetry"]["name"], list(_poetry_lines(tool["poetry"]))
     if backend.startswith("flit"):
-        table = tool["flit"]["metadata"]
-        extras = {"dev": table["dev-requires"]} if "dev-requires" in table else {}
-        extras |= table.get("requires-extra", {})
-        name = table.get("dist-name", table.get("module"))
-        return name, list(_requirement_lines(table, table.get("requires", []), extras))
+        table = flit_project(tool["flit"]["metadata"])
+        return table["name"], list(_requirement_lines(table))
     raise ValueError("no table states the requirements")
 
 
@@ -105,13 +101,24 @@ def _poetry_lines(table: Mapping[str, Any]) -> Iterator[str]:
                     yield f"Requires-Dist: {of_extra(requirement_from(text), extra)}"
 
 
-def _requirement_lines(table: Mapping[str, Any], requirements: object, extras: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the fields of the requirements in a table ``project`` or ``tool.flit.metadata``, and of its extras."""
+def flit_project(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an old table ``tool.flit.metadata`` in the form of the table ``project``.
+
+    Source: https://flit.pypa.io/en/stable/pyproject_toml.html#old-style-metadata.
+    """
+    extras = {**({"dev": table["dev-requires"]} if "dev-requires" in table else {}), **table.get("requires-extra", {})}
+    python = {"requires-python": table["requires-python"]} if "requires-python" in table else {}
+    name = table.get("dist-name", table.get("module", ""))
+    return {"name": name, "dependencies": table.get("requires", []), "optional-dependencies": extras, **python}
+
+
+def _requirement_lines(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields of the requirements in a table ``project``, and of its extras."""
     for python in _lines([table["requires-python"]] if "requires-python" in table else []):
         yield f"Requires-Python: {specifiers_from(python)}"
-    for text in _lines(requirements):
+    for text in _lines(table.get("dependencies", [])):
         yield f"Requires-Dist: {requirement_from(text)}"
-    for extra, texts in extras.items():
+    for extra, texts in table.get("optional-dependencies", {}).items():
         (name,) = map(canonicalize_name, _lines([extra]))
         yield f"Provides-Extra: {name}"
         for text in _lines(texts):

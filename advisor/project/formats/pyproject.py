@@ -16,6 +16,7 @@ from packaging.dependency_groups import resolve_dependency_groups
 from packaging.utils import canonicalize_name
 
 from advisor.domain.words import quoted
+from advisor.index.metadata.sdist import flit_project
 from advisor.project.formats.poetry import read_poetry, with_poetry_sources
 from advisor.project.formats.requirements import read_requirements
 from advisor.project.formats.setup_files import has_setup_files, read_setup_files
@@ -161,17 +162,9 @@ def states_requirements(path: Path) -> bool:
 
 
 def _flit_project(file: TomlFile) -> dict[str, Any]:
-    """Return the old tables of flit in the form of the table `project`; empty without them.
-
-    Source: https://flit.pypa.io/en/stable/pyproject_toml.html#old-style-metadata.
-    """
+    """Return the old tables of flit in the form of the table `project`; empty without them."""
     table = file.at("tool", "flit", "metadata")
-    if not table:
-        return {}
-    extras = {**({"dev": table["dev-requires"]} if "dev-requires" in table else {}), **table.get("requires-extra", {})}
-    python = {"requires-python": table["requires-python"]} if "requires-python" in table else {}
-    name = table.get("dist-name", table.get("module", ""))
-    return {"name": name, "dependencies": table.get("requires", []), "optional-dependencies": extras, **python}
+    return flit_project(table) if table else {}
 
 
 def read_settings(path: Path) -> Mapping[str, Any]:

@@ -128,7 +128,7 @@ def code_patterns() -> CodePatterns:
     calls: dict[str, list[CodePattern]] = defaultdict(list)
     assignments: dict[str, list[CodePattern]] = defaultdict(list)
     signs: dict[str, set[CodeSign]] = defaultdict(set)
-    for setting, value, backend, line in (*_catalogue_lines(), *_further_lines()):
+    for setting, value, backend, line in _lines():
         parsed = None if line in ignored else _parse(line, parameters)
         if parsed is None:
             continue
@@ -183,21 +183,18 @@ def _roots() -> frozenset[str]:
     )
 
 
-def _further_lines() -> Iterator[tuple[str, str, str, str]]:
-    for backend, document in code_documents().items():
-        for entry in document.get("forms", ()):
-            for line, value in entry["lines"].items():
-                yield entry["setting"], value, backend, line
-
-
-def _catalogue_lines() -> Iterator[tuple[str, str, str, str]]:
-    """Yield the lines of the catalogue: of each value the first one, and others that do the same to other objects."""
+def _lines() -> Iterator[tuple[str, str, str, str]]:
+    """Yield lines with their setting, value and framework: the first of each value, those like it, and other forms."""
     for setting in shipped_settings().values():
         for framework in setting.frameworks:
             for choice in framework.choices:
                 for line in (line for line in choice.code if not line.startswith("#")):
                     if _target_of(line) == _target_of(choice.code[0]):
                         yield setting.name, choice.value, framework.backend, line
+    for backend, document in code_documents().items():
+        for entry in document.get("forms", ()):
+            for line, value in entry["lines"].items():
+                yield entry["setting"], value, backend, line
 
 
 def _target_of(line: str) -> str:

@@ -62,7 +62,7 @@ def may_set(content: bytes) -> bool:
     if (
         b"env" in content
         and (b"environ" in content or b"putenv" in content)
-        and any(name in content for name in _variable_names())
+        and any(name.encode() in content for name in setting_variables())
     ):
         return True
     signs = code_patterns().signs
@@ -72,11 +72,6 @@ def may_set(content: bytes) -> bool:
 @lru_cache(maxsize=1)
 def _module_names() -> re.Pattern[bytes]:
     return re.compile(rb"\b(?:%s)\b" % b"|".join(sorted(code_patterns().signs)))
-
-
-@lru_cache(maxsize=1)
-def _variable_names() -> tuple[bytes, ...]:
-    return tuple(sorted(name.encode() for name in setting_variables()))
 
 
 def settings_in_code(text: str) -> tuple[ProjectSetting, ...]:

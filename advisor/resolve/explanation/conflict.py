@@ -42,13 +42,9 @@ _MAX_REQUIREMENTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A minimal set of facts that contradict each other.
+    """A minimal set of facts that contradict each other: requirements of the project, dependencies of packages, rules.
 
-    Attributes:
-        roots: The project's own requirements among them.
-        relations: Dependencies among them: a package, and one that it requires.
-        rules: Reasons of the rules among them.
-        stopped: Why the set of requirements need not be the smallest one; empty if it is.
+    `stopped` says why there may be a smaller set of requirements; it is empty if there is none.
     """
 
     roots: tuple[RootRequirement, ...]

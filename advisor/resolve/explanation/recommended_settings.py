@@ -65,10 +65,7 @@ class RecommendedSetting:
 class CombinedGain(WithRatio):
     """Predicted speed-up that the recommended settings of a stack have a part in.
 
-    Attributes:
-        ratio: The speed-up.
-        frameworks: Number of frameworks that have an equal share of the time; the effect of a setting alone is that on
-            the part of its framework.
+    Frameworks have equal shares of the time; the effect of a setting alone is that on the part of its framework.
     """
 
     ratio: Ratio

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from packaging.utils import NormalizedName
 
 from advisor.domain.time_limit import INTERRUPTED
-from advisor.domain.words import quoted
+from advisor.domain.words import quoted, size_text
 from advisor.resolve.candidates.problem import NO_PACKAGES, CandidateStack
 from advisor.resolve.score.costs import Bound
 from knowledge.domain.errors import UnsatisfiableError
@@ -56,9 +56,10 @@ class Optimum:
     @property
     def doubts(self) -> tuple[str, ...]:
         """What is not proven: the gap of each criterion, and what was not compared."""
-        gaps = (f"{bound.objective} gap {bound.gap_text}" for bound in self.bounds if bound.gap)
+        gaps = ((b.objective, b.gap) for b in self.bounds if b.gap)
+        texts = (f"{name} gap {size_text(gap) if name == 'size' else gap}" for name, gap in gaps)
         builds = f"builds of {quoted(self.failed_builds)} failed: unread versions of other packages were not tried"
-        return (*gaps, *filter(None, (self.not_compared, builds if self.failed_builds else "")))
+        return (*texts, *filter(None, (self.not_compared, builds if self.failed_builds else "")))
 
     @property
     def interrupted(self) -> bool:

@@ -10,7 +10,6 @@ from typing import Protocol
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.domain.words import size_text
 from advisor.resolve.candidates.problem import Candidate
 from knowledge.domain.ratio import RISK, Ratio
 
@@ -136,11 +135,6 @@ class Bound:
     def gap(self) -> int:
         """Difference between the best solution found and the best that may exist."""
         return self.value - self.bound
-
-    @property
-    def gap_text(self) -> str:
-        """The gap, with its unit if people need one."""
-        return size_text(self.gap) if self.objective == "size" else str(self.gap)
 
 
 def _renamed(choices: Iterable[Choice], rename: Rename) -> frozenset[Choice]:

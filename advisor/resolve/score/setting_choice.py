@@ -39,12 +39,9 @@ class BestSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSettings:
-    """The settings that may be chosen on a target.
+    """The settings that may be chosen on a machine, also those of a lower precision if they are allowed.
 
-    Attributes:
-        hardware: The machine.
-        allows_reduced: Whether settings with a lower precision may be chosen.
-        disputed: Values that apply to the whole process, about which its frameworks disagree; they are not chosen.
+    Disputed values apply to the whole process, and its frameworks disagree about them; they are not chosen.
     """
 
     hardware: HardwareProfile

@@ -244,10 +244,8 @@ def _framework(texts: Iterable[str], benchmark: str, place: str) -> tuple[str, s
 
 def _choose(candidates: list[str], benchmark: str) -> str:
     """Return the framework of several that runs a benchmark in NVIDIA's own submissions, else the first one."""
-    if len(candidates) > 1:
-        usual = mlperf_facts()["usual-frameworks"].get(benchmark, ())
-        return next((name for name in usual if name in candidates), candidates[0])
-    return candidates[0] if candidates else ""
+    usual = mlperf_facts()["usual-frameworks"].get(benchmark, ())
+    return next((name for name in (*usual, *candidates) if name in candidates), "")
 
 
 def _generic(text: str) -> str:
@@ -259,7 +257,5 @@ def _generic(text: str) -> str:
 
 
 def _of_place(place: str) -> str:
-    for entry in mlperf_facts()["sources"]:
-        if place and re.search(entry["match"], place):
-            return str(entry["framework"])
-    return "unknown"
+    matches = (entry for entry in mlperf_facts()["sources"] if place and re.search(entry["match"], place))
+    return str(next(matches, {"framework": "unknown"})["framework"])

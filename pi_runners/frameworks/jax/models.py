@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from pi_runners.frameworks.jax.operations import JaxBackend
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported, advance
 from pi_runners.models import initial
 from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
@@ -114,7 +115,6 @@ class JaxLayers(Layers):
         return self.dense(name + ".output", mixed.reshape(x.shape), x.shape[-1])
 
     def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
-        """`jnp.concatenate` with the cache, then as :meth:`self_attention`."""
         q, *new = self._heads(name, x, heads)
         keys, values = (jnp.concatenate((old, y.swapaxes(1, 2)), axis=2) for old, y in zip(cache, new))
         mixed = self._attention(q, keys.swapaxes(1, 2), values.swapaxes(1, 2))
@@ -200,27 +200,13 @@ class _Collector(JaxLayers):
         return mean, variance
 
 
-def build(
-    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], device: Any
-) -> BuiltModel:
-    """Return a model.
-
-    Args:
-        backend: Backend that makes arrays.
-        network: Definition of the model.
-        p: Parameters of the model.
-        mode: Mode of the model.
-        inputs: Inputs, whose shapes determine the shapes of the weights.
-        device: Device of the weights.
-
-    Raises:
-        Unsupported: If JAX does not support a layer with the element type on the device.
-    """
+def build(backend: JaxBackend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array]) -> BuiltModel:
+    """Return a model; see :meth:`Backend.build_model`. The shapes of the inputs determine the shapes of the weights."""
     collector = _Collector(backend)
     jax.eval_shape(lambda *arrays: network.forward(collector, arrays, p, mode), *inputs)
     weights = {name: weight.make(backend) for name, weight in collector.collected.items()}
     # Weights and running statistics; in training, also moments and the number of steps. A step reuses their memory.
-    state: List[Any] = [weights, jax.device_put(collector.statistics, device)]
+    state: List[Any] = [weights, jax.device_put(collector.statistics, backend.jax_device)]
 
     def forward(weights: Arrays, statistics: Arrays, p: Parameters, batch: Sequence[Array]) -> Tuple[Array, Arrays]:
         layers = JaxLayers(weights, statistics, mode == "training")
@@ -252,7 +238,7 @@ def build(
 
         compiled = jax.jit(compute, donate_argnums=(0, 1, 2, 3))
         zeros = {name: (np.zeros(w.shape, w.dtype),) * _MOMENTS[network.optimiser] for name, w in weights.items()}
-        state[2:] = jax.device_put([zeros, np.int32(0)], device)
+        state[2:] = jax.device_put([zeros, np.int32(0)], backend.jax_device)
 
         def step() -> Any:
             value, *changed = compiled(*state, labels, *batch)
@@ -260,7 +246,7 @@ def build(
             _ready(backend, state)
             return value
 
-        return ModelTraining(step, float)
+        return ModelTraining(step)
 
     def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
         def derive(weights: Arrays, statistics: Arrays, labels: Array, *arrays: Array) -> Tuple[Array, Array]:

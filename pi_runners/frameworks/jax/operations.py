@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Dict, List, Sequence, Tuple
 
 import jax
@@ -42,7 +43,7 @@ class JaxBackend(Backend):
             precision = "tensorfloat32" if settings["tf32"] == "on" else "highest"
             jax.config.update("jax_default_matmul_precision", precision)
         try:
-            self._device = jax.devices("cuda" if device == "cuda" else "cpu")[0]
+            self.jax_device = jax.devices("cuda" if device == "cuda" else "cpu")[0]
         except RuntimeError:
             raise Unsupported("this JAX sees no {} device".format(device)) from None
         _refuse_ignored_flags()
@@ -55,7 +56,7 @@ class JaxBackend(Backend):
             "jax": jax.__version__,
             "jaxlib": jaxlib.__version__,
             "jax_numpy": np.__version__,
-            "jax_platform_version": str(getattr(self._device.client, "platform_version", ""))[:200],
+            "jax_platform_version": str(getattr(self.jax_device.client, "platform_version", ""))[:200],
         }
 
     def synchronise(self, result: Any) -> None:
@@ -64,13 +65,7 @@ class JaxBackend(Backend):
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
         return self._put(from_bytes(raw, shape, scale, offset, jnp.dtype(self.dtype)), self.dtype)
 
-    def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        return self._transposed(raw, shape, scale, (0, *range(2, len(shape)), 1))
-
-    def filters(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        return self._transposed(raw, shape, scale, (*range(2, len(shape)), 1, 0))
-
-    def _transposed(self, raw: bytes, shape: Sequence[int], scale: float, axes: Sequence[int]) -> Array:
+    def _in_layout(self, raw: bytes, shape: Sequence[int], scale: float, axes: Tuple[int, ...]) -> Array:
         numbers = from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype))
         return self._put(np.ascontiguousarray(numbers.transpose(axes)), self.dtype)
 
@@ -87,8 +82,8 @@ class JaxBackend(Backend):
         return bool(jnp.isfinite(result[tuple(index)]).all())
 
     def _put(self, host_array: Any, dtype: str) -> Array:
-        with jax.default_device(self._device):
-            return jax.device_put(jnp.asarray(host_array, dtype=dtype), self._device)
+        with jax.default_device(self.jax_device):
+            return jax.device_put(jnp.asarray(host_array, dtype=dtype), self.jax_device)
 
     def _call(self, function: Function, arrays: Arrays) -> Call:
         compute = jax.jit(function)
@@ -138,25 +133,19 @@ class JaxBackend(Backend):
             evaluate = jax.jit(lambda weights, *inputs: function(self, weights, *inputs))
             return lambda: jax.block_until_ready(evaluate(state["weights"], *arrays))
 
-        return Training(run, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: state["weights"])
-
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
-        """Use functions of a dictionary of weights."""
-        from pi_runners.frameworks.jax.models import build
-
-        return build(self, network, parameters, mode, inputs, self._device)
+        return Training(run, feed, evaluator, lambda: state["weights"])
 
     def to_device(self, raw: bytes) -> Tuple[Call, Call]:
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
         host = np.frombuffer(raw, np.uint8)
-        on_device = jax.device_put(host, self._device)
+        on_device = jax.device_put(host, self.jax_device)
 
         def download() -> Any:
             # A JAX array caches its host copy: copy a fresh array each time.
-            return np.asarray(jax.device_put(on_device, self._device, may_alias=False))
+            return np.asarray(jax.device_put(on_device, self.jax_device, may_alias=False))
 
-        return lambda: jax.device_put(host, self._device), download
+        return lambda: jax.device_put(host, self.jax_device), download
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
         """`jnp.matmul`; int8 accumulates in int32."""
@@ -199,19 +188,11 @@ class JaxBackend(Backend):
 
     copy = staticmethod(jnp.copy)
 
-    def gather(self, table: Array, indices: Array) -> Array:
-        return jnp.take(table, indices, axis=0)
-
+    gather = staticmethod(partial(jnp.take, axis=0))
     relu = staticmethod(jax.nn.relu)
     tanh = staticmethod(jnp.tanh)
-
-    def total(self, x: Array) -> Array:
-        return x.sum(axis=-1)
-
-    def largest(self, x: Array) -> Array:
-        """Take the largest of the last axis."""
-        return x.max(axis=-1)
-
+    total = staticmethod(partial(jnp.sum, axis=-1))
+    largest = staticmethod(partial(jnp.max, axis=-1))
     softmax = staticmethod(jax.nn.softmax)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
@@ -226,9 +207,7 @@ class JaxBackend(Backend):
         return centred * lax.rsqrt((centred * centred).mean(axis=axes) + 1e-5) * gain + offset
 
     fft = staticmethod(jnp.fft.rfft)
-
-    def sort(self, x: Array) -> Array:
-        return jnp.sort(x, axis=-1)
+    sort = staticmethod(partial(jnp.sort, axis=-1))
 
     def pool(self, x: Array, size: int) -> Array:
         window = (1,) + (size,) * (x.ndim - 2) + (1,)
@@ -259,11 +238,7 @@ class JaxBackend(Backend):
 
 
 def _refuse_ignored_flags() -> None:
-    """Refuse flags of XLA that it ignores: it says so when it reads them, for the first compilation.
-
-    Raises:
-        Unsupported: If there is one.
-    """
+    """Refuse flags of XLA that it ignores: it says so when it reads them, for the first compilation."""
     jax.jit(lambda x: x + 1)(1.0)
     for flag in os.environ.get("XLA_FLAGS", "").split():
         name = flag.lstrip("-").partition("=")[0]

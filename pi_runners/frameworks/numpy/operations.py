@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from pi_runners.harness.contract import GATES, Array, Backend, Function, Parameters, Unsupported, advance
+from pi_runners.harness.contract import GATES, Array, Backend, Function, advance
 
 
 class NumpyBackend(Backend):
@@ -14,11 +14,7 @@ class NumpyBackend(Backend):
 
     name = "numpy"
     dtypes = ("float32", "float64")
-
-    def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
-        super().__init__(device, dtype, settings)
-        if device != "cpu":
-            raise Unsupported("NumPy runs on the CPU only")
+    on_processors = "NumPy"
 
     def describe(self) -> Dict[str, Any]:
         """Return the version and, from NumPy 1.25 on, the BLAS it was built with."""
@@ -34,9 +30,6 @@ class NumpyBackend(Backend):
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
         return from_bytes(raw, shape, scale, offset, self.dtype)
-
-    images = array
-    filters = array
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
@@ -100,17 +93,14 @@ class NumpyBackend(Backend):
         return x.sum(axis=-1)
 
     def largest(self, x: Array) -> Array:
-        """Take the largest of the last axis."""
         return x.max(axis=-1)
 
     def softmax(self, x: Array) -> Array:
-        """Softmax of the last axis, from elementary functions."""
         powers = np.exp(x - x.max(axis=-1, keepdims=True))
         powers /= powers.sum(axis=-1, keepdims=True)
         return powers
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
-        """Normalise the last axis, from elementary functions."""
         centred = x - x.mean(axis=-1, keepdims=True)
         return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5) * gain + offset
 

@@ -11,7 +11,7 @@ from pi_runners.frameworks.onnxruntime.onnx_format import Graph, Symbol
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.models import initial
 from pi_runners.models.count import count
-from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
+from pi_runners.models.layers import BuiltModel, Filters, Layers, Pair
 from pi_runners.models.network import Network
 
 _MOST_BYTES = 2**31
@@ -158,7 +158,6 @@ class OnnxLayers(Layers):
         return self._attention(name, q, k, v, causal)
 
     def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
-        """`Concat` of the cache, then as :meth:`self_attention`."""
         q, *new = self._heads(name, x, heads)
         keys, values = (self._concat(old, y, 2) for old, y in zip(cache, new))
         return self._attention(name, q, keys, values), (keys, values)
@@ -257,20 +256,10 @@ class OnnxLayers(Layers):
         return self._reshape(last, math.prod(last.shape[:-1]), last.shape[-1])
 
 
-def build(
-    backend: Backend, network: Network, p: Parameters, mode: str, start: Callable[..., Callable[[], Any]]
-) -> BuiltModel:
-    """Return a model; every inference has its own graph and session.
+def build(backend: Any, network: Network, p: Parameters, mode: str, inputs: Sequence[Array]) -> BuiltModel:
+    """Return a model; see :meth:`Backend.build_model`. Every inference has its own graph and session.
 
-    Args:
-        backend: Backend that makes arrays.
-        network: Definition of the model.
-        p: Parameters of the model.
-        mode: Mode of the model.
-        start: Returns a call that computes a symbol of a graph from arrays by name of the input.
-
-    Raises:
-        Unsupported: If the weights are too large for a graph.
+    The method `start` of the backend returns a call that computes a symbol of a graph from arrays by name of the input.
     """
     if count(network, p, mode).weights * np.dtype(backend.dtype).itemsize >= _MOST_BYTES:
         raise Unsupported("the weights exceed 2 GiB, the limit of an ONNX file")
@@ -281,15 +270,13 @@ def build(
         inputs = [layers.input(array) for array in batch]
         logits = network.forward(layers, inputs, p, mode)
         symbol = Symbol(layers.graph, logits.name, backend.dtype, len(logits.shape))
-        return start(symbol, {value.name: array for value, array in zip(inputs, batch)})
+        call: Callable[[], Any] = backend.start(symbol, {value.name: array for value, array in zip(inputs, batch)})
+        return call
 
-    def train(p: Parameters, batch: Sequence[Array], labels: Array) -> ModelTraining:
+    def train(p: Parameters, batch: Sequence[Array], labels: Array) -> Any:
         raise Unsupported("ONNX Runtime has no training")
 
-    def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
-        raise Unsupported("ONNX Runtime has no training")
-
-    return BuiltModel(infer, train, gradient)
+    return BuiltModel(infer, train, train)
 
 
 def _windows(x: Value, kernel: int, stride: int, padding: int) -> List[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 import onnxruntime as ort
@@ -28,6 +28,11 @@ _ENTRIES = {"spinning": "session.intra_op.allow_spinning", "flush_denormal": "se
 """Keys in the configuration of a session (`onnxruntime_session_options_config_keys.h`)."""
 
 
+def _operator(name: str, **attributes: Any) -> Callable[..., Any]:
+    """Return the method for an operator whose result has the shape of its first input, up to the lengths."""
+    return lambda backend, *inputs: backend._node(name, inputs, **attributes)
+
+
 class OnnxruntimeBackend(Backend):
     """Functions are traced into graphs: arrays become inputs, weights constants. There is no backward pass."""
 
@@ -47,7 +52,6 @@ class OnnxruntimeBackend(Backend):
         self._session: Any = None
 
     def describe(self) -> Dict[str, Any]:
-        """Return the version and the providers it was built with."""
         return {
             "onnxruntime": ort.__version__,
             "onnxruntime_numpy": np.__version__,
@@ -58,26 +62,16 @@ class OnnxruntimeBackend(Backend):
         """Make a NumPy array, the input type of sessions."""
         return from_bytes(raw, shape, scale, offset, self.dtype)
 
-    images = array
-    filters = array
-
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
 
     def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
-        """Trace a graph and create a session for it."""
         graph = Graph()
         symbols = [Symbol(graph, graph.add_input(str(a.dtype), a.shape), str(a.dtype), a.ndim) for a in arrays]
         result = function(self, *symbols, *(self._symbol(graph, w) for w in weights))
-        return self._start(result, {symbol.name: array for symbol, array in zip(symbols, arrays)})
+        return self.start(result, {symbol.name: array for symbol, array in zip(symbols, arrays)})
 
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
-        """Use a graph as exporters write it."""
-        from pi_runners.frameworks.onnxruntime.models import build
-
-        return build(self, network, parameters, mode, self._start)
-
-    def _start(self, output: Symbol, inputs: Dict[str, Array]) -> Call:
+    def start(self, output: Symbol, inputs: Dict[str, Array]) -> Call:
         """Create a session for the graph of a symbol, and return a call that computes the symbol."""
         try:
             session = ort.InferenceSession(output.graph.encode(output), self._options(), providers=self._providers)
@@ -185,32 +179,23 @@ class OnnxruntimeBackend(Backend):
     def scale(self, x: Symbol, factor: float) -> Array:
         return self._node("Mul", [x, self._scalar_for(x, factor)])
 
-    def add(self, x: Symbol, y: Symbol) -> Array:
-        return self._node("Add", [x, y])
-
-    def multiply(self, x: Symbol, y: Symbol) -> Array:
-        return self._node("Mul", [x, y])
+    add = _operator("Add")
+    multiply = _operator("Mul")
+    relu = _operator("Relu")
+    tanh = _operator("Tanh")
+    softmax = _operator("Softmax", axis=-1)
+    layer_norm = _operator("LayerNormalization", axis=-1, epsilon=1e-5)
+    join = _operator("Concat", axis=-1)
+    join_channels = _operator("Concat", axis=1)
 
     def gather(self, table: Symbol, indices: Symbol) -> Array:
         return self._node("Gather", [table, indices], rank=indices.rank + 1)
-
-    def relu(self, x: Symbol) -> Array:
-        return self._node("Relu", [x])
-
-    def tanh(self, x: Symbol) -> Array:
-        return self._node("Tanh", [x])
 
     def total(self, x: Symbol) -> Array:
         return self._node("ReduceSum", [x, self._integers_for(x, [-1])], rank=x.rank - 1, keepdims=0)
 
     def largest(self, x: Symbol) -> Array:
         return self._node("ReduceMax", [x], rank=x.rank - 1, axes=[-1], keepdims=0)
-
-    def softmax(self, x: Symbol) -> Array:
-        return self._node("Softmax", [x], axis=-1)
-
-    def layer_norm(self, x: Symbol, gain: Symbol, offset: Symbol) -> Array:
-        return self._node("LayerNormalization", [x, gain, offset], axis=-1, epsilon=1e-5)
 
     def batch_norm(self, x: Symbol, gain: Symbol, offset: Symbol, training: bool) -> Array:
         """Statistics of the batch through `ReduceMean`: `InstanceNormalization` computes those of each image only."""
@@ -245,12 +230,6 @@ class OnnxruntimeBackend(Backend):
     def spatial_mean(self, x: Symbol) -> Array:
         return self._node("ReduceMean", [x], rank=2, axes=list(range(2, x.rank)), keepdims=0)
 
-    def join(self, x: Symbol, y: Symbol) -> Array:
-        return self._node("Concat", [x, y], axis=-1)
-
-    def join_channels(self, x: Symbol, y: Symbol) -> Array:
-        return self._node("Concat", [x, y], axis=1)
-
     def reshape(self, x: Symbol, shape: Sequence[int]) -> Array:
         return self._node("Reshape", [x, self._integers_for(x, shape)], rank=len(shape))
 
@@ -262,7 +241,6 @@ class OnnxruntimeBackend(Backend):
         return tuple(result.shape[:-1] if self._pairs else result.shape)
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Use `numpy.isfinite`: results are NumPy arrays."""
         return bool(np.isfinite(result[tuple(index)]).all())
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:

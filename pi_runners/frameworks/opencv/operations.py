@@ -15,7 +15,7 @@ class OpencvBackend(ImageLibrary):
     """Images are NumPy arrays, and are prepared one by one."""
 
     name = "opencv"
-    title = "OpenCV"
+    on_processors = "OpenCV"
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         super().__init__(device, dtype, settings)
@@ -23,7 +23,6 @@ class OpencvBackend(ImageLibrary):
             cv2.setNumThreads(settings["threads"])
 
     def describe(self) -> Dict[str, Any]:
-        """Return the versions of OpenCV and NumPy, and the number of threads."""
         return {"opencv": cv2.__version__, "opencv_threads": cv2.getNumThreads(), "opencv_numpy": np.__version__}
 
     def encode_jpeg(self, pixels: bytes, height: int, width: int) -> bytes:

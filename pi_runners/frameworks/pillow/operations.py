@@ -21,7 +21,7 @@ class PillowBackend(ImageLibrary):
     """Images are decoded, resized, cropped and flipped one by one."""
 
     name = "pillow"
-    title = "Pillow"
+    on_processors = "Pillow"
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         super().__init__(device, dtype, settings)
@@ -29,7 +29,6 @@ class PillowBackend(ImageLibrary):
             raise Unsupported("the images of Pillow are normalised with NumPy, which is not installed")
 
     def describe(self) -> Dict[str, Any]:
-        """Return the versions of Pillow, of its JPEG library, and of NumPy."""
         from PIL import features
 
         return {

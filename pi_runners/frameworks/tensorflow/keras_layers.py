@@ -33,12 +33,10 @@ class Positions(keras.layers.Layer):
         self._rows = rows
 
     def build(self, shape: Any) -> None:
-        """Create the table."""
         self._table = self.add_weight(name="table", shape=(self._rows, shape[-1]))
         super().build(shape)
 
     def call(self, x: Array, start: int = 0) -> Array:
-        """Add rows from `start`."""
         return x + tf.convert_to_tensor(self._table)[start : start + x.shape[1]]
 
 
@@ -46,12 +44,10 @@ class PrependedToken(keras.layers.Layer):
     """Puts one vector before a sequence."""
 
     def build(self, shape: Any) -> None:
-        """Create the vector."""
         self._token = self.add_weight(name="token", shape=(1, 1, shape[-1]))
         super().build(shape)
 
     def call(self, x: Array) -> Array:
-        """Concatenate."""
         token = tf.convert_to_tensor(self._token)
         return tf.concat([tf.tile(token, [tf.shape(x)[0], 1, 1]), x], axis=1)
 
@@ -64,7 +60,6 @@ class CachedAttention(keras.layers.Layer):
         self._heads = heads
 
     def call(self, inputs: Sequence[Array]) -> Tuple[Array, Array, Array]:
-        """Return the result, and keys and values with the new token."""
         width = inputs[0].shape[-1]
         q, k, v = (
             tf.transpose(tf.reshape(x, (-1, x.shape[1], self._heads, width // self._heads)), (0, 2, 1, 3))
@@ -80,7 +75,6 @@ class PairwiseProducts(keras.layers.Layer):
     """Dot products of all pairs of vectors."""
 
     def call(self, vectors: Sequence[Array]) -> Array:
-        """Multiply the stacked vectors with themselves, and gather the lower triangle."""
         stacked, number = tf.stack(vectors, axis=1), len(vectors)
         products = tf.reshape(tf.matmul(stacked, stacked, transpose_b=True), (-1, number * number))
         return tf.gather(products, np.ravel_multi_index(np.tril_indices(number, -1), (number, number)), axis=1)
@@ -90,5 +84,4 @@ class Rows(keras.layers.Layer):
     """Joins all axes but the last."""
 
     def call(self, x: Array) -> Array:
-        """Reshape."""
         return tf.reshape(x, (-1, x.shape[-1]))

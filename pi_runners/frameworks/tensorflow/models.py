@@ -8,6 +8,7 @@ training step in every call of ``train_on_batch``; Keras 3.8 and newer trace it 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 import numpy as np
@@ -23,12 +24,12 @@ from pi_runners.frameworks.tensorflow.keras_layers import (
     Rows,
     TiedDense,
 )
+from pi_runners.frameworks.tensorflow.operations import TensorflowBackend
 from pi_runners.harness.contract import Array, Backend, Parameters
 from pi_runners.models import initial
 from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
 
-Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 _IMAGE_AXES = (0, 2, 3, 1)
 """Channels last."""
 _FILTER_AXES = (2, 3, 1, 0)
@@ -73,37 +74,34 @@ class KerasLayers(Layers):
         weight, *biases = filters.weights(name, channels)
         values = [self._value(weight, _OTHER_FILTER_AXES if depthwise else _FILTER_AXES), *map(self._value, biases)]
 
-        def make(**options: Any) -> Any:
-            if depthwise:
-                return keras.layers.DepthwiseConv2D(kernel, stride, mode, use_bias=bias, **options)
-            return keras.layers.Conv2D(number, kernel, stride, mode, groups=groups, use_bias=bias, **options)
-
+        if depthwise:
+            make = partial(keras.layers.DepthwiseConv2D, kernel, stride, mode, use_bias=bias)
+        else:
+            make = partial(keras.layers.Conv2D, number, kernel, stride, mode, groups=groups, use_bias=bias)
         return self._apply(name, make, values, x)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         weight = initial.filters(name, (filters, x.shape[-1], 2, 2))
         values = [self._value(weight, _OTHER_FILTER_AXES), self._value(initial.bias(name, filters))]
-        return self._apply(name, lambda **options: keras.layers.Conv2DTranspose(filters, 2, 2, **options), values, x)
+        return self._apply(name, partial(keras.layers.Conv2DTranspose, filters, 2, 2), values, x)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         width = x.shape[-1]
         values = list(map(self._value, initial.norm(name, width, gain)))
         values += [np.zeros(width, values[0].dtype), np.ones(width, values[0].dtype)]
-        return self._apply(name, lambda **options: keras.layers.BatchNormalization(epsilon=1e-5, **options), values, x)
+        return self._apply(name, partial(keras.layers.BatchNormalization, epsilon=1e-5), values, x)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
         values = list(map(self._value, initial.dense(name, x.shape[-1], width, bias)))
-        return self._apply(name, lambda **options: keras.layers.Dense(width, use_bias=bias, **options), values, x)
+        return self._apply(name, partial(keras.layers.Dense, width, use_bias=bias), values, x)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
         values = list(map(self._value, initial.norm(name, x.shape[-1])))
-        return self._apply(
-            name, lambda **options: keras.layers.LayerNormalization(epsilon=epsilon, **options), values, x
-        )
+        return self._apply(name, partial(keras.layers.LayerNormalization, epsilon=epsilon), values, x)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
         values = [self._value(initial.table(name, rows, width))]
-        return self._apply(name, lambda **options: keras.layers.Embedding(rows, width, **options), values, indices)
+        return self._apply(name, partial(keras.layers.Embedding, rows, width), values, indices)
 
     def tied_dense(self, name: str, x: Array) -> Array:
         """A layer that multiplies with the table of an `Embedding`."""
@@ -111,7 +109,7 @@ class KerasLayers(Layers):
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
         values = [self._value(initial.table(name, rows, x.shape[-1]))]
-        return self._apply(name, lambda **options: Positions(rows, **options), values, x, start=start)
+        return self._apply(name, partial(Positions, rows), values, x, start=start)
 
     def prepend_token(self, name: str, x: Array) -> Array:
         return self._apply(name, PrependedToken, [self._value(initial.table(name, 1, x.shape[-1]))], x)
@@ -119,11 +117,8 @@ class KerasLayers(Layers):
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
         width = x.shape[-1]
         parts = [initial.dense(name + part, width, width) for part in (".query", ".key", ".value", ".output")]
-
-        def make(**options: Any) -> Any:
-            return keras.layers.MultiHeadAttention(heads, width // heads, **options)
-
         values = [self._value(weight) for part in parts for weight in part]
+        make = partial(keras.layers.MultiHeadAttention, heads, width // heads)
         # Its arguments are the queries, the values and, by default the values, the keys.
         return self._apply(name, make, values, x, value=x, use_causal_mask=causal)
 
@@ -136,14 +131,9 @@ class KerasLayers(Layers):
 
     def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         matrix, recurrent, bias = (self._value(w) for w in initial.recurrent(name, x.shape[-1], hidden))
-
-        def make(**options: Any) -> Any:
-            # The usual initialiser of the recurrent weights, a QR decomposition, has no bfloat16.
-            options["recurrent_initializer"] = "zeros"
-            return keras.layers.LSTM(
-                hidden, unit_forget_bias=False, return_sequences=True, return_state=True, **options
-            )
-
+        options = {"unit_forget_bias": False, "return_sequences": True, "return_state": True}
+        # The usual initialiser of the recurrent weights, a QR decomposition, has no bfloat16.
+        make = partial(keras.layers.LSTM, hidden, recurrent_initializer="zeros", **options)
         arguments = {} if state is None else {"initial_state": list(state)}
         outputs, h, c = self._apply(name, make, [matrix.T, recurrent.T, bias], x, **arguments)
         return outputs, (h, c)
@@ -228,23 +218,16 @@ class _KerasModel:
 
 
 def build(
-    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Wrapper
+    backend: TensorflowBackend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array]
 ) -> BuiltModel:
-    """Return a model.
-
-    Args:
-        backend: Backend that makes arrays.
-        network: Definition of the model.
-        p: Parameters of the model.
-        mode: Mode of the model.
-        inputs: Inputs; layers are created from their shapes alone.
-        wrap: Makes a `tf.function`.
-    """
+    """Return a model; see :meth:`Backend.build_model`. Layers are created from shapes alone."""
+    # Keras has its own mixed precision.
+    backend.rewrite_graphs(False)
     models = _KerasModel(backend, network, mode)
 
     def infer(p: Parameters, batch: Sequence[Array]) -> Callable[[], Any]:
         model = models.sized(p)
-        compute = wrap(lambda *arrays: model(_pack(arrays), training=False))
+        compute = backend.trace(lambda *arrays: model(_pack(arrays), training=False))
         return lambda: compute(*batch)
 
     def train(p: Parameters, batch: Sequence[Array], labels: Array) -> ModelTraining:
@@ -265,7 +248,7 @@ def build(
             model.reset_metrics()
             return model.train_on_batch(packed, shaped)
 
-        return ModelTraining(step, float)
+        return ModelTraining(step)
 
     def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
         model = models.sized(p)
@@ -285,7 +268,7 @@ def build(
             ]
             return loss, tf.add_n(sums)
 
-        loss, derivative = wrap(differentiate)(*batch)
+        loss, derivative = backend.trace(differentiate)(*batch)
         return float(loss), float(derivative)
 
     return BuiltModel(infer, train, gradient)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from pi_runners.harness.contract import (
@@ -42,7 +43,7 @@ class TensorflowBackend(Backend):
         if "tf32" in settings:
             tf.config.experimental.enable_tensor_float_32_execution(settings["tf32"] == "on")
 
-    def _rewrite_graphs(self, enabled: bool) -> None:
+    def rewrite_graphs(self, enabled: bool) -> None:
         """Let TensorFlow rewrite graphs of functions for the setting `amp`, or not; it does so for the whole process.
 
         Raises:
@@ -73,23 +74,14 @@ class TensorflowBackend(Backend):
         tf.test.experimental.sync_devices()
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
-        return self._tensor(raw, shape, tuple(range(len(shape))), scale, offset)
+        return tf.constant(from_bytes(raw, shape, scale, offset, tf.as_dtype(self.dtype).as_numpy_dtype))
 
-    def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        return self._tensor(raw, shape, (0,) + tuple(range(2, len(shape))) + (1,), scale)
-
-    def filters(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        return self._tensor(raw, shape, tuple(range(2, len(shape))) + (1, 0), scale)
+    def _in_layout(self, raw: bytes, shape: Sequence[int], scale: float, axes: Tuple[int, ...]) -> Array:
+        plain = from_bytes(raw, shape, scale, 0.0, tf.as_dtype(self.dtype).as_numpy_dtype)
+        return tf.constant(np.ascontiguousarray(plain.transpose(axes)))
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
         return tf.constant(np.array(numbers, dtype=np.int32).reshape(tuple(shape)))
-
-    def _tensor(
-        self, raw: bytes, shape: Sequence[int], axes: Sequence[int], scale: float, offset: float = 0.0
-    ) -> Array:
-        """Make a tensor of a channels-first shape and transpose it to TensorFlow's order of axes."""
-        plain = from_bytes(raw, shape, scale, offset, tf.as_dtype(self.dtype).as_numpy_dtype)
-        return tf.constant(np.ascontiguousarray(plain.transpose(tuple(axes))))
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
         elements = result[tuple(index)]
@@ -103,14 +95,14 @@ class TensorflowBackend(Backend):
             return super().all_finite(result, index)
         return bool(tf.reduce_all(tf.math.is_finite(elements)))
 
-    def _function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def trace(self, function: Callable[..., Any]) -> Callable[..., Any]:
         jit_compile = True if self.settings.get("xla") == "on" else None
         traced: Callable[..., Any] = tf.function(function, jit_compile=jit_compile, autograph=False)
         return traced
 
     def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
-        self._rewrite_graphs(True)
-        compute = self._function(lambda *tensors: function(self, *tensors))
+        self.rewrite_graphs(True)
+        compute = self.trace(lambda *tensors: function(self, *tensors))
         inputs = (*arrays, *weights)
         return lambda: compute(*inputs)
 
@@ -123,8 +115,8 @@ class TensorflowBackend(Backend):
                 result = function(self, *inputs)
             return tape.gradient(result, inputs, output_gradients=upstream)
 
-        self._rewrite_graphs(True)
-        compute = self._function(gradients)
+        self.rewrite_graphs(True)
+        compute = self.trace(gradients)
         return lambda: compute(cotangent, *arrays)
 
     def train(self, loss: Function, weights: Arrays, batch: Arrays, rate: float = LEARNING_RATE) -> Training:
@@ -140,8 +132,8 @@ class TensorflowBackend(Backend):
                 variable.assign_sub(tf.cast(rate, gradient.dtype) * gradient)
             return value, squared_norm
 
-        self._rewrite_graphs(True)
-        compute = self._function(step)
+        self.rewrite_graphs(True)
+        compute = self.trace(step)
 
         def feed(fresh: Arrays) -> None:
             current_batch[:] = fresh
@@ -149,21 +141,7 @@ class TensorflowBackend(Backend):
         def evaluator(function: Function, arrays: Arrays) -> Call:
             return self.compile(lambda backend, *inputs: function(backend, variables, *inputs), arrays)
 
-        return Training(
-            lambda: compute(*current_batch),
-            lambda r: float(r[0]),
-            lambda r: float(r[1]),
-            feed,
-            evaluator,
-            lambda: variables,
-        )
-
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
-        """Use Keras layers, which have their own mixed precision."""
-        from pi_runners.frameworks.tensorflow.models import build
-
-        self._rewrite_graphs(False)
-        return build(self, network, parameters, mode, inputs, self._function)
+        return Training(lambda: compute(*current_batch), feed, evaluator, lambda: variables)
 
     def load_batches(self, raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Call:
         if workers:
@@ -250,18 +228,11 @@ class TensorflowBackend(Backend):
     gather = staticmethod(tf.gather)
     relu = staticmethod(tf.nn.relu)
     tanh = staticmethod(tf.tanh)
-
-    def total(self, x: Array) -> Array:
-        return tf.reduce_sum(x, axis=-1)
-
-    def largest(self, x: Array) -> Array:
-        """Take the largest of the last axis."""
-        return tf.reduce_max(x, axis=-1)
-
+    total = staticmethod(partial(tf.reduce_sum, axis=-1))
+    largest = staticmethod(partial(tf.reduce_max, axis=-1))
     softmax = staticmethod(tf.nn.softmax)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
-        """Normalise the last axis through its moments."""
         mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
         return tf.nn.batch_normalization(x, mean, variance, offset, gain, 1e-5)
 
@@ -277,9 +248,7 @@ class TensorflowBackend(Backend):
         return tf.nn.batch_normalization(x, mean, variance, offset, gain, 1e-5)
 
     fft = staticmethod(tf.signal.rfft)
-
-    def sort(self, x: Array) -> Array:
-        return tf.sort(x, axis=-1)
+    sort = staticmethod(partial(tf.sort, axis=-1))
 
     def pool(self, x: Array, size: int) -> Array:
         return tf.nn.max_pool(x, size, size, "VALID")
@@ -308,11 +277,7 @@ class TensorflowBackend(Backend):
 
 
 def _set_threads(settings: Parameters) -> None:
-    """Set the numbers of threads; one that TensorFlow uses already is not set again, which would be an error.
-
-    Raises:
-        Unsupported: If TensorFlow uses another number.
-    """
+    """Set the numbers of threads; one that TensorFlow uses already is not set again, which would be an error."""
     threads = settings.get("threads")
     for name, number in (("threads", threads), ("interop_threads", settings.get("interop_threads", threads))):
         pool = "inter_op" if name == "interop_threads" else "intra_op"

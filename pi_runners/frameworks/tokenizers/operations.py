@@ -11,7 +11,7 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from pi_runners.harness.contract import Backend, Parameters, Unsupported
+from pi_runners.harness.contract import Backend, Parameters
 
 
 class TokenizersBackend(Backend):
@@ -19,11 +19,10 @@ class TokenizersBackend(Backend):
 
     name = "tokenizers"
     dtypes = ("float32",)
+    on_processors = "tokenizers"
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         super().__init__(device, dtype, settings)
-        if device != "cpu":
-            raise Unsupported("tokenizers runs on the CPU only")
         if "threads" in settings:
             # Threads start with the first batch.
             os.environ["RAYON_NUM_THREADS"] = str(settings["threads"])

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from pi_runners.frameworks.torch.operations import TorchBackend
 from pi_runners.frameworks.torch.settings import without_gradients
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.models import initial
@@ -47,10 +48,9 @@ class TorchModel(nn.Module, Layers):
             with torch.no_grad():
                 for attribute, weight in zip(attributes, weights):
                     value = weight.make(self._backend)
-                    # Linear layers keep their matrices transposed.
-                    getattr(layer, attribute).copy_(
-                        value.T if isinstance(layer, nn.Linear) and value.dim() > 1 else value
-                    )
+                    # The matrices and filters of these layers are transposed.
+                    is_transposed = isinstance(layer, (nn.Linear, nn.ConvTranspose2d)) and value.dim() > 1
+                    getattr(layer, attribute).copy_(value.transpose(0, 1) if is_transposed else value)
             self._add(name, layer)
         return layer
 
@@ -79,16 +79,9 @@ class TorchModel(nn.Module, Layers):
         return self._layer(name, make, filters.weights(name, channels))(x)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        layer = self._named.get(name)
-        if layer is None:
-            channels = x.shape[1]
-            layer = nn.ConvTranspose2d(channels, filters, 2, 2).to(x)
-            with torch.no_grad():
-                weight = initial.filters(name, (filters, channels, 2, 2)).make(self._backend)
-                layer.weight.copy_(weight.transpose(0, 1))
-                layer.bias.copy_(initial.bias(name, filters).make(self._backend))
-            self._add(name, layer)
-        return layer(x)
+        channels = x.shape[1]
+        weights = [initial.filters(name, (filters, channels, 2, 2)), initial.bias(name, filters)]
+        return self._layer(name, lambda: nn.ConvTranspose2d(channels, filters, 2, 2), weights)(x)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         width = x.shape[1]
@@ -122,7 +115,6 @@ class TorchModel(nn.Module, Layers):
         return self._merge(name, self._attention(*self._heads(name, x, heads), is_causal=causal))
 
     def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
-        """`torch.cat` of the cache, then as :meth:`self_attention`."""
         q, *new = self._heads(name, x, heads)
         keys, values = (torch.cat(pair, dim=2) for pair in zip(cache, new))
         return self._merge(name, self._attention(q, keys, values)), (keys, values)
@@ -184,22 +176,9 @@ class TorchModel(nn.Module, Layers):
         return x.movedim(1, -1).reshape(-1, x.shape[1]) if x.dim() == 4 else x.reshape(-1, x.shape[-1])
 
 
-def build(
-    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Callable[..., Any]
-) -> BuiltModel:
-    """Return a model.
-
-    Args:
-        backend: Backend that makes arrays.
-        network: Definition of the model.
-        p: Parameters of the model.
-        mode: Mode of the model.
-        inputs: Inputs for the first forward pass, which creates the layers.
-        wrap: Applies settings to a function of arrays; all but `compile` with ``is_compiled=False``.
-
-    Raises:
-        Unsupported: If a setting changes nothing in this model.
-    """
+def build(backend: TorchBackend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array]) -> BuiltModel:
+    """Return a model; see :meth:`Backend.build_model`. A setting that changes nothing in it is not supported."""
+    wrap = backend.under_settings
     model = TorchModel(backend, network, mode).eval()
     with torch.no_grad():
         model(p, *inputs)
@@ -243,7 +222,7 @@ def build(
             scaler.update()
             return loss.detach()
 
-        return ModelTraining(step, float, expected)
+        return ModelTraining(step, expected)
 
     def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
         model.train()
@@ -259,11 +238,6 @@ def build(
 
 
 def _refuse_settings_without_effect(settings: Parameters, model: TorchModel, mode: str) -> None:
-    """Refuse settings that change nothing in a model.
-
-    Raises:
-        Unsupported: If there is one.
-    """
     if settings.get("memory_format") == "channels_last" and all(w.dim() != 4 for w in model.parameters()):
         raise Unsupported("`memory_format` changes nothing: the model has no images")
     if "sdpa" in settings and not model.attends:

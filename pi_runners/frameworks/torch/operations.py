@@ -110,7 +110,7 @@ class TorchBackend(Backend):
             raise Unsupported("`compile={}` has compiled nothing".format(self.settings["compile"]))
         return {"torch_compiled_graphs": graphs}
 
-    def _under_settings(self, function: Callable[..., Any], *, is_compiled: bool = True) -> Callable[..., Any]:
+    def under_settings(self, function: Callable[..., Any], *, is_compiled: bool = True) -> Callable[..., Any]:
         """Return a function that runs under the settings `amp`, `sdpa` and, if it is compiled, `compile`."""
 
         def mixed(*arrays: Any) -> Any:
@@ -122,7 +122,7 @@ class TorchBackend(Backend):
 
     def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
         """Run without recording gradients, unless `grad_mode` says otherwise."""
-        compute = self._under_settings(partial(function, self))
+        compute = self.under_settings(partial(function, self))
         inputs = (*arrays, *weights)
 
         def run() -> Any:
@@ -138,14 +138,14 @@ class TorchBackend(Backend):
     def pullback(self, function: Function, arrays: Arrays, cotangent: Array) -> Call:
         """Run the forward pass once, then the backward pass alone on every call."""
         leaves = [array.detach().requires_grad_() for array in arrays]
-        result = self._under_settings(partial(function, self))(*leaves)
+        result = self.under_settings(partial(function, self))(*leaves)
         return lambda: torch.autograd.grad(result, leaves, cotangent, retain_graph=True)
 
     def train(self, loss: Function, weights: Arrays, batch: Arrays, rate: float = LEARNING_RATE) -> Training:
         leaves = [weight.detach().clone().requires_grad_() for weight in weights]
         current_batch = list(batch)
         count = len(leaves)
-        compute = self._under_settings(lambda *arrays: loss(self, arrays[:count], *arrays[count:]))
+        compute = self.under_settings(lambda *arrays: loss(self, arrays[:count], *arrays[count:]))
 
         def step() -> Any:
             value = compute(*leaves, *current_batch)
@@ -162,16 +162,23 @@ class TorchBackend(Backend):
         def evaluator(function: Function, arrays: Arrays) -> Call:
             return self.compile(lambda backend, *inputs: function(backend, leaves, *inputs), arrays)
 
-        return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: leaves)
-
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Arrays) -> Any:
-        from pi_runners.frameworks.torch.models import build
-
-        return build(self, network, parameters, mode, inputs, self._under_settings)
+        return Training(step, feed, evaluator, lambda: leaves)
 
     def load_batches(self, raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Call:
         """`DataLoader`, whose processes stay alive."""
-        return load_batches(raw, shape, batch, workers)
+        images = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(tuple(shape))
+        # Forked workers share the images and need no modules of this program, which it imports from an archive.
+        options = {"persistent_workers": True, "multiprocessing_context": "fork"} if workers else {}
+        loader = DataLoader(_Images(images), batch_size=batch, shuffle=True, num_workers=workers, **options)
+
+        def run() -> Tuple[int, float]:
+            number, total = 0, 0.0
+            for loaded in loader:
+                number += len(loaded)
+                total += float(loaded.sum())
+            return number, total
+
+        return run
 
     def to_device(self, raw: bytes) -> Tuple[Call, Call]:
         if self.device != "cuda":
@@ -222,7 +229,6 @@ class TorchBackend(Backend):
         return x.sum(dim=-1)
 
     def largest(self, x: Array) -> Array:
-        """Take the largest of the last axis."""
         return x.amax(dim=-1)
 
     def softmax(self, x: Array) -> Array:
@@ -288,20 +294,3 @@ class _Images(Dataset):
 
     def __getitem__(self, index: int) -> Any:
         return (self._images[index].to(torch.float32) - 127.5) / 127.5
-
-
-def load_batches(raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Callable[[], Tuple[int, float]]:
-    """Return a call that reads one epoch; see :meth:`pi_runners.harness.contract.Backend.load_batches`."""
-    images = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(tuple(shape))
-    # Forked workers share the images and need no modules of this program, which it imports from an archive.
-    options = {"persistent_workers": True, "multiprocessing_context": "fork"} if workers else {}
-    loader = DataLoader(_Images(images), batch_size=batch, shuffle=True, num_workers=workers, **options)
-
-    def run() -> Tuple[int, float]:
-        number, total = 0, 0.0
-        for loaded in loader:
-            number += len(loaded)
-            total += float(loaded.sum())
-        return number, total
-
-    return run

@@ -102,15 +102,13 @@ class Result:
     """Elements of a framework's result, in the framework's layout.
 
     Attributes:
-        sound: Whether the result has the expected shape; otherwise nothing else may be used.
         whole: Whether the result is small enough to compare all elements.
     """
 
     def __init__(self, backend: Backend, array: Any, shape: Sequence[int]) -> None:
         self._backend, self._array, self._shape = backend, array, tuple(shape)
-        self.sound = backend.shape_of(array) == self._shape
         self.whole = math.prod(shape) <= EVERY
-        self._elements = backend.read_all(array, ()) if self.sound and self.whole else []
+        self._elements = backend.read_all(array, ()) if self.whole else []
 
     def row(self, index: Tuple[int, ...]) -> List[Any]:
         """Return the elements at the indices of the first axes."""
@@ -119,6 +117,10 @@ class Result:
         size = math.prod(self._shape[len(index) :])
         start = size * self._place(index)
         return self._elements[start : start + size]
+
+    def part(self, place: slice) -> List[Any]:
+        """Return the elements at a part of the first axis."""
+        return self._backend.read_all(self._array, (place,))
 
     def last_axis(self, at: int) -> List[Any]:
         """Return the elements at an index of the last axis."""
@@ -144,6 +146,10 @@ class Result:
         blocks = list(blocks_of(self._shape, EVERY))
         indices = pick(len(blocks), max(1, FINITE // EVERY))
         return all(_is_finite(self._backend.read_all(self._array, blocks[i])) for i in indices)
+
+    def error_of_others(self, is_complete: bool) -> float:
+        """Return the error of the elements that are not compared: 0 if there are none, or if all are finite."""
+        return 0.0 if is_complete or self.finite() else math.inf
 
     def _place(self, index: Tuple[int, ...]) -> int:
         place = 0
@@ -174,29 +180,47 @@ def blocks_of(shape: Tuple[int, ...], most: int) -> Iterator[Tuple[Any, ...]]:
             yield (slice(start, start + step),)
 
 
-def row_errors(
+Check = Callable[[Any], float]
+"""Returns the relative error of a result."""
+
+
+def checker(backend: Backend, shape: Sequence[int], errors: Callable[[Result], Iterable[float]]) -> Check:
+    """Return a check of results; the error is infinity if a result has another shape.
+
+    Args:
+        backend: Backend that reads the results.
+        shape: Expected shape.
+        errors: Yields the errors of the elements, of which the largest counts.
+    """
+
+    def check(array: Any) -> float:
+        if backend.shape_of(array) != tuple(shape):
+            return math.inf
+        return worst_error(errors(Result(backend, array, shape)))
+
+    return check
+
+
+def row_checker(
     backend: Backend,
-    array: Any,
     shape: Tuple[int, ...],
     expected: Callable[[int], Sequence[Any]],
     scale: float = 1.0,
     most: int = EVERY,
-) -> float:
-    """Return the largest error over the rows of a result, the parts along its first axis.
+) -> Check:
+    """Return a check of the rows of results, the parts along the first axis.
 
     Args:
-        backend: Backend that reads the result.
-        array: The result.
+        backend: Backend that reads the results.
         shape: Expected shape.
         expected: Returns the expected elements of a row.
         scale: Divisor of the differences.
         most: Maximum number of compared elements, at most ``EVERY``.
     """
-    result = Result(backend, array, shape)
-    if not result.sound:
-        return math.inf
-    rows = pick(shape[0], min(most, EVERY) // max(1, math.prod(shape[1:])))
-    errors = [difference(result.row((i,)), expected(i), scale) for i in rows]
-    if len(rows) < shape[0] and not result.finite():
-        return math.inf
-    return worst_error(errors)
+
+    def errors(result: Result) -> Iterator[float]:
+        rows = pick(shape[0], min(most, EVERY) // max(1, math.prod(shape[1:])))
+        yield from (difference(result.row((i,)), expected(i), scale) for i in rows)
+        yield result.error_of_others(len(rows) == shape[0])
+
+    return checker(backend, shape, errors)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from operator import mul
-from typing import Any, List
+from typing import Iterator, List
 
 from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.exact import field_bytes, pack, unpack, whole_numbers
-from pi_runners.indicators.checks.results import EVERY, Result, difference, pick, worst_error
+from pi_runners.indicators.checks.results import EVERY, Result, checker, difference, pick
 from pi_runners.indicators.indicator import ITEM_BYTES, Operation
 
 _WORK = 2**24
@@ -71,12 +71,9 @@ class Attention(Operation):
         def head(which: int, number: int) -> bytes:
             return raws[which][number * length * width : (number + 1) * length * width]
 
-        def check(result: Any) -> float:
-            elements = Result(backend, result, shape)
-            if not elements.sound:
-                return math.inf
+        def errors(elements: Result) -> Iterator[float]:
             rows = pick(heads * length, max(2, min(EVERY // width, _WORK // (length * width))))
-            errors = [0.0 if len(rows) == heads * length or elements.finite() else math.inf]
+            yield elements.error_of_others(len(rows) == heads * length)
             for number in sorted({row // length for row in rows}):
                 keys = [pack(head(1, number)[j::width], field, numbers) for j in range(width)]
                 values = [pack(head(2, number)[t * width : (t + 1) * width], 8, numbers) for t in range(length)]
@@ -89,10 +86,9 @@ class Attention(Operation):
                     # Root of the sum of squared terms, for values with mean square 1 / 3.
                     scale = math.sqrt(math.fsum(e * e for e in weights) / 3)
                     actual = elements.row((*divmod(number, p["heads"]), i))
-                    errors.append(difference(actual, expected, scale))
-            return worst_error(errors)
+                    yield difference(actual, expected, scale)
 
-        return Trial(run, check, _TOLERANCE[backend.precision])
+        return Trial(run, checker(backend, shape, errors), _TOLERANCE[backend.precision])
 
 
 def _softmax(scores: List[float]) -> List[float]:

@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 from operator import itemgetter, mul
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from pi_runners.harness.contract import Backend
 from pi_runners.indicators.checks.exact import field_bytes, unpack, whole_numbers
@@ -17,12 +17,12 @@ from pi_runners.indicators.checks.results import (
     EVERY,
     GROUP,
     Result,
+    checker,
     difference,
     pick,
     pick_groups,
     random_signs,
     signed_sum,
-    worst_error,
 )
 
 _NUMBERS = whole_numbers("float32")
@@ -51,6 +51,20 @@ class Geometry(NamedTuple):
         return tuple(n + 2 * p for n, p in zip(self.spatial, self.padding))
 
 
+class _Images(NamedTuple):
+    """Images in the arithmetic of a check.
+
+    Attributes:
+        number: 0 for the images of the convolution, 2 for its results.
+        channels: Channels of a group.
+        places: Positions of their pixels on the grid of the padded image.
+    """
+
+    number: int
+    channels: int
+    places: Sequence[int]
+
+
 class ConvolutionCheck:
     """Compares a convolution, and its gradients, with exact sums.
 
@@ -73,77 +87,80 @@ class ConvolutionCheck:
 
     def results(self, array: Any) -> float:
         """Return the largest error of a convolution's result, relative to the root of the sum of squared terms."""
-        taps, width = len(self._taps), field_bytes(GROUP * self._each * len(self._taps) * 512**2)
-        elements = Result(self._backend, array, self._backend.image_index(self.shapes[2]))
-        if not elements.sound:
-            return math.inf
-        groups = [
-            [first + i for i in group]
-            for first in range(0, self.shapes[1][0], self._per_group)
-            for group in pick_groups(self._per_group, self._per_group)
-        ]
-        work = self._each * taps * self._grid
-        places = self._pick(len(groups) * self.shapes[0][0], work, GROUP * len(self._starts))
-        errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or elements.finite() else math.inf]
-        grids = _Grids(self._raws[0], self._grid, self._inside, width)
+        last = self._taps[-1]
+
+        def factors(filters: List[int], signs: List[int]) -> List[List[int]]:
+            summed = signed_sum((self._filter(f) for f in filters), signs)
+            return [summed[i : i + len(self._taps)] for i in range(0, len(summed), len(self._taps))]
+
         # Fields are shifted up to the last tap: shifting down would round.
-        picked = [place + self._taps[-1] for place in self._starts]
-        for number, members in itertools.groupby(places, lambda place: place // self.shapes[0][0]):
-            filters = groups[number]
-            signs = random_signs(len(filters))
-            factors = signed_sum((self._filter(f) for f in filters), signs)
-            first = filters[0] // self._per_group * self._each
-            for image in (place % self.shapes[0][0] for place in members):
-                inputs = [grids.at(image * self.shapes[0][1] + first + c) for c in range(self._each)]
-                total = 0
-                for tap_number, tap in enumerate(self._taps):
-                    terms = sum(map(mul, factors[tap_number::taps], inputs))
-                    total += terms << (8 * width * (self._taps[-1] - tap))
-                actual = signed_sum((elements.channel(image, f) for f in filters), signs)
-                errors.append(
-                    _compare(actual, total, self._grid + self._taps[-1], width, picked, len(factors) * len(filters))
-                )
-        return worst_error(errors)
+        shifts, places = [last - tap for tap in self._taps], [place + last for place in self._starts]
+        images = _Images(2, self._per_group, places), _Images(0, self._each, self._inside)
+        return self._compare(array, images, factors, shifts, len(self._taps))
 
     def image_gradient(self, array: Any) -> float:
         """Return the largest error of the images' gradient."""
-        taps, width = len(self._taps), field_bytes(GROUP * self._per_group * len(self._taps) * 512**2)
-        elements = Result(self._backend, array, self._backend.image_index(self.shapes[0]))
-        if not elements.sound:
-            return math.inf
-        groups = [
-            [first + i for i in group]
-            for first in range(0, self.shapes[0][1], self._each)
-            for group in pick_groups(self._each, self._each)
-        ]
-        places = self._pick(
-            len(groups) * self.shapes[0][0], self._per_group * taps * self._grid, GROUP * len(self._inside)
-        )
-        errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or elements.finite() else math.inf]
-        grids = _Grids(self._raws[2], self._grid, self._starts, width)
-        meeting = math.prod([-(-k // s) for k, s in zip(self._geometry.kernel, self._geometry.stride)])
-        for number, members in itertools.groupby(places, lambda place: place // self.shapes[0][0]):
-            channels = groups[number]
-            signs = random_signs(len(channels))
+
+        def factors(channels: List[int], signs: List[int]) -> List[List[int]]:
             first = channels[0] // self._each * self._per_group
             filters = range(first, first + self._per_group)
-            # For each filter: the signed sum of its taps over the channels.
-            factors = [signed_sum((self._filter(f, c % self._each) for c in channels), signs) for f in filters]
-            for image in (place % self.shapes[0][0] for place in members):
-                inputs = [grids.at(image * self.shapes[1][0] + f) for f in filters]
-                total = 0
-                for tap_number, tap in enumerate(self._taps):
-                    total += sum(map(mul, [f[tap_number] for f in factors], inputs)) << (8 * width * tap)
-                actual = signed_sum((elements.channel(image, c) for c in channels), signs)
-                terms = self._per_group * meeting * len(channels)
-                errors.append(_compare(actual, total, self._grid + self._taps[-1], width, self._inside, terms))
-        return worst_error(errors)
+            return [signed_sum((self._filter(f, c % self._each) for c in channels), signs) for f in filters]
+
+        meeting = math.prod([-(-k // s) for k, s in zip(self._geometry.kernel, self._geometry.stride)])
+        images = _Images(0, self._each, self._inside), _Images(2, self._per_group, self._starts)
+        return self._compare(array, images, factors, self._taps, meeting)
+
+    def _compare(
+        self,
+        array: Any,
+        images: Tuple[_Images, _Images],
+        factors: Callable[[List[int], List[int]], List[List[int]]],
+        shifts: Sequence[int],
+        meeting: int,
+    ) -> float:
+        """Return the largest error of signed sums over channels of images that are computed from other images.
+
+        Args:
+            array: The computed images.
+            images: These images, and those that they are computed from.
+            factors: Returns the factor of each channel of the other images and each tap, for channels and their signs.
+            shifts: For each tap, by how many fields the other images are shifted.
+            meeting: Pixels of a channel of the other images that a pixel depends on.
+        """
+        result, source = images
+        shape, batch = self.shapes[result.number], self.shapes[0][0]
+        width = field_bytes(GROUP * source.channels * len(self._taps) * 512**2)
+        groups = [
+            [first + i for i in group]
+            for first in range(0, shape[1], result.channels)
+            for group in pick_groups(result.channels, result.channels)
+        ]
+
+        def errors(elements: Result) -> Iterator[float]:
+            work = source.channels * len(self._taps) * self._grid
+            places = self._pick(len(groups) * batch, work, GROUP * len(result.places))
+            yield elements.error_of_others(len(places) == len(groups) * batch)
+            grids = _Grids(self._raws[source.number], self._grid, source.places, width)
+            for number, members in itertools.groupby(places, lambda place: place // batch):
+                channels, signs = groups[number], random_signs(len(groups[number]))
+                first = channels[0] // result.channels * source.channels
+                by_tap = list(zip(*factors(channels, signs)))
+                for image in (place % batch for place in members):
+                    start = image * self.shapes[source.number][1] + first
+                    inputs = [grids.at(start + i) for i in range(source.channels)]
+                    terms = (sum(map(mul, by_tap[i], inputs)) << (8 * width * n) for i, n in enumerate(shifts))
+                    numbers = unpack(sum(terms), self._grid + self._taps[-1], width)
+                    exact = [numbers[place] / _NUMBERS.denominator**2 for place in result.places]
+                    scale = math.sqrt(source.channels * meeting * len(channels)) * _NUMBERS.spread**2
+                    yield difference(signed_sum((elements.channel(image, c) for c in channels), signs), exact, scale)
+
+        return checker(self._backend, self._backend.image_index(shape), errors)(array)
 
     def filter_gradient(self, array: Any) -> float:
         """Return the largest error of the filters' gradient."""
-        elements = Result(self._backend, array, self._backend.filter_index(self.shapes[1]))
-        if not elements.sound:
-            return math.inf
+        return checker(self._backend, self._backend.filter_index(self.shapes[1]), self._filter_errors)(array)
+
+    def _filter_errors(self, elements: Result) -> Iterator[float]:
         taps, pixels, images = len(self._taps), len(self._starts), self.shapes[0][0]
         terms = images * pixels
         few = terms * (self.shapes[1][0] + self.shapes[0][1]) > 4 * EVERY
@@ -159,7 +176,7 @@ class ConvolutionCheck:
         work = max(terms, _LEAST_WORK)
         if few or work * count > 2 * _SUM_WORK:
             places = pick(count, max(2, _SUM_WORK // work))
-        errors = [0.0 if len(places) == count or elements.finite() else math.inf]
+        yield elements.error_of_others(len(places) == count)
         # The additional index 0 makes `itemgetter` return a tuple also for one position; `map` ignores the excess.
         shifted = [itemgetter(*(s + tap for s in self._starts), 0) for tap in self._taps]
         turns = [random_signs(len(group)) for group in channels]
@@ -177,8 +194,7 @@ class ConvolutionCheck:
                 scale = math.sqrt(terms * len(filters) * len(channels[at])) * _NUMBERS.spread**2
                 for tap, total in zip(numbers, exact):
                     actual = sum(t * summed[self._element(c, tap)] for t, c in zip(turns[at], channels[at]))
-                    errors.append(abs(actual - total / _NUMBERS.denominator**2) / scale)
-        return worst_error(errors)
+                    yield abs(actual - total / _NUMBERS.denominator**2) / scale
 
     def _gradient_of(self, elements: Result, number: int) -> List[Any]:
         """Return the elements of one filter in the framework's order; see :meth:`_element`."""
@@ -296,10 +312,3 @@ def _places(lengths: Sequence[int], steps: Sequence[int], margins: Sequence[int]
     strides = [math.prod(grid[axis + 1 :]) for axis in range(len(grid))]
     along = [[(i * step + m) * s for i in range(n)] for n, step, m, s in zip(lengths, steps, margins, strides)]
     return [sum(parts) for parts in itertools.product(*along)]
-
-
-def _compare(actual: List[Any], total: int, fields: int, width: int, places: Sequence[int], terms: int) -> float:
-    """Compare elements with the fields at positions, relative to the root of the sum of squared terms."""
-    numbers = unpack(total, fields, width)
-    exact = [numbers[place] / _NUMBERS.denominator**2 for place in places]
-    return difference(actual, exact, math.sqrt(terms) * _NUMBERS.spread**2)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Dict, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, SamplingPlan, Trial
 from pi_runners.harness.random_inputs import random_bytes
-from pi_runners.harness.timing import measure
-from pi_runners.indicators.checks.results import difference
-from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, UNIT, Indicator, refuse_error
+from pi_runners.indicators.checks.results import checker, difference
+from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, UNIT, Indicator, time_trial
 
 
 class Dispatch(Indicator):
@@ -66,16 +65,7 @@ class Dispatch(Indicator):
         return PROCESS_BYTES + float(ITEM_BYTES[dtype] * parameters["operations"] * parameters["elements"])
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
-        """Check the result of a chain, then time chains."""
-        trial, operations = _prepare(backend, parameters), parameters["operations"]
-        error = trial.check(trial.run())
-        if wrong := refuse_error(error, trial.tolerance):
-            return wrong
-        timing = measure(trial.run, backend.synchronise, plan)
-        per_operation = timing._replace(
-            samples=[seconds / operations for seconds in timing.samples], loops=timing.loops * operations
-        )
-        return {**per_operation.document(), "error": error, "tolerance": trial.tolerance}
+        return time_trial(_prepare(backend, parameters), backend, plan, parameters["operations"])
 
 
 def _prepare(backend: Backend, parameters: Parameters) -> Trial:
@@ -83,40 +73,26 @@ def _prepare(backend: Backend, parameters: Parameters) -> Trial:
     first = backend.array(random_bytes(60, elements), (elements,))
     # Factors near 1 keep the products of a long chain near 1.
     factors = backend.array(random_bytes(61, elements), (elements,), 1 / 1024, 1.0)
-    arrays = [first, factors]
-    everything = (slice(0, elements),)
-    expected = [
-        x * y**operations for x, y in zip(backend.read_all(first, everything), backend.read_all(factors, everything))
-    ]
-
-    def check(result: Any) -> float:
-        if backend.shape_of(result) != (elements,):
-            return float("inf")
-        return difference(backend.read_all(result, everything), expected)
-
+    start, each = (backend.read_all(array, (slice(0, elements),)) for array in (first, factors))
+    expected = [x * y**operations for x, y in zip(start, each)]
+    check = checker(backend, (elements,), lambda result: [difference(result.row(()), expected)])
     if parameters["mode"] == "eager":
-        run = backend.run_eagerly(_multiply_eagerly(operations), arrays)
+
+        def multiply_eagerly(backend: Backend, x: Array, y: Array) -> Array:
+            # The operator, not the backend's method, whose call takes a tenth of NumPy's time.
+            for _ in range(operations):
+                x = x * y
+            return x
+
+        run = backend.run_eagerly(multiply_eagerly, [first, factors])
     else:
+
+        def multiply(backend: Backend, x: Array, y: Array) -> Array:
+            for _ in range(operations):
+                x = backend.multiply(x, y)
+            return x
+
         backend.require_compilation()
-        run = backend.compile(_multiply(operations), arrays)
+        run = backend.compile(multiply, [first, factors])
     # Every operation rounds a number of at most `(1 + 1 / 1024)**operations`.
     return Trial(run, check, (1 + 1 / 1024) ** operations * operations * UNIT[backend.precision])
-
-
-def _multiply_eagerly(operations: int) -> Callable[..., Array]:
-    def chain(backend: Backend, x: Array, y: Array) -> Array:
-        # The operator, not the backend's method, whose call takes a tenth of NumPy's time.
-        for _ in range(operations):
-            x = x * y
-        return x
-
-    return chain
-
-
-def _multiply(operations: int) -> Callable[..., Array]:
-    def chain(backend: Backend, x: Array, y: Array) -> Array:
-        for _ in range(operations):
-            x = backend.multiply(x, y)
-        return x
-
-    return chain

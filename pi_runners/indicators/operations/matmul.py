@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from operator import mul
-from typing import Any, List, Tuple
+from typing import Iterator, List, Tuple
 
 from pi_runners.harness.contract import Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import random_bytes
@@ -13,11 +13,11 @@ from pi_runners.indicators.checks.results import (
     EVERY,
     GROUP,
     Result,
+    checker,
     difference,
     pick,
     random_signs,
     signed_sum,
-    worst_error,
 )
 from pi_runners.indicators.indicator import ITEM_BYTES, ROUND_OFF, Operation
 
@@ -95,14 +95,11 @@ class Matmul(Operation):
             part = raw_b[t * k * n : (t + 1) * k * n]
             return [pack(_line(part, i, k, n, transposed_b), width, numbers) for i in range(k)]
 
-        def check(result: Any) -> float:
-            elements = Result(backend, result, lead + (m, n))
-            if not elements.sound:
-                return math.inf
+        def errors(elements: Result) -> Iterator[float]:
             most = max(1, min(EVERY // (GROUP * n), _WORK // (k * n)))
             groups_per_matrix = -(-m // GROUP)
             groups = pick(batch * groups_per_matrix, most)
-            errors = [0.0 if len(groups) == batch * groups_per_matrix or elements.finite() else math.inf]
+            yield elements.error_of_others(len(groups) == batch * groups_per_matrix)
             for t in sorted({group // groups_per_matrix for group in groups}):
                 columns = packed(t)
                 for start in [group % groups_per_matrix * GROUP for group in groups if group // groups_per_matrix == t]:
@@ -112,10 +109,9 @@ class Matmul(Operation):
                     exact = unpack(sum(map(mul, factors, columns)), n, width)
                     actual = signed_sum((elements.row((t, i) if lead else (i,)) for i in rows), signs)
                     scale = math.sqrt(k * len(rows)) * numbers.spread**2
-                    errors.append(difference(actual, [x / numbers.denominator**2 for x in exact], scale))
-            return worst_error(errors)
+                    yield difference(actual, [x / numbers.denominator**2 for x in exact], scale)
 
-        return Trial(run, check, ROUND_OFF[backend.precision] * 8)
+        return Trial(run, checker(backend, lead + (m, n), errors), ROUND_OFF[backend.precision] * 8)
 
 
 def _line(raw: bytes, i: int, lines: int, length: int, transposed: bool) -> bytes:

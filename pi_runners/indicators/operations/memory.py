@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from operator import add
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from pi_runners.harness.contract import Backend, Parameter, Parameters, SamplingPlan, Trial
 from pi_runners.harness.random_inputs import decode, random_bytes
-from pi_runners.indicators.checks.results import EVERY, FINITE, Result, difference, pick, worst_error
+from pi_runners.indicators.checks.results import EVERY, FINITE, Result, checker, difference, pick
 from pi_runners.indicators.indicator import ELEMENT_ERROR, ITEM_BYTES, PROCESS_BYTES, Indicator, Operation, time_trial
 from pi_runners.indicators.operations.matmul import Matmul
 
@@ -48,11 +47,9 @@ class Memory(Operation):
         return ("add", "scale") if kernel == "triad" else (kernel,)
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the operations per element times the elements."""
         return float(_KERNELS[parameters["kernel"]][1] * parameters["elements"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the bytes of the arrays read and of the array written."""
         return float(ITEM_BYTES[dtype] * (_KERNELS[parameters["kernel"]][0] + 1) * parameters["elements"])
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
@@ -62,19 +59,15 @@ class Memory(Operation):
         raws = [random_bytes(71 + i, elements) for i in range(count)]
         run = backend.compile(function, [backend.array(raw, (elements,)) for raw in raws])
 
-        def check(result: Any) -> float:
-            loaded = Result(backend, result, (elements,))
-            if not loaded.sound:
-                return math.inf
+        def errors(loaded: Result) -> Iterator[float]:
             blocks = pick(-(-elements // _BLOCK), EVERY // _BLOCK)
-            errors = [0.0 if loaded.finite() else math.inf]
+            yield loaded.error_of_others(False)
             for start in [i * _BLOCK for i in blocks]:
                 place = slice(start, min(elements, start + _BLOCK))
                 expected = list(map(exact, *(decode(raw[place], "float32") for raw in raws)))
-                errors.append(difference(backend.read_all(result, (place,)), expected))
-            return worst_error(errors)
+                yield difference(loaded.part(place), expected)
 
-        return Trial(run, check, ELEMENT_ERROR[backend.precision])
+        return Trial(run, checker(backend, (elements,), errors), ELEMENT_ERROR[backend.precision])
 
 
 class Transfer(Indicator):
@@ -111,14 +104,14 @@ class Transfer(Indicator):
         calls = backend.to_device(raw)
         run: Callable[[], Any] = calls[0 if parameters["direction"] == "to_device" else 1]
 
-        def check(result: Any) -> float:
-            backend.synchronise(result)
-            loaded = Result(backend, result, (len(raw),))
-            if not loaded.sound:
-                return math.inf
+        def errors(loaded: Result) -> Iterator[float]:
             parts = pick(-(-len(raw) // EVERY), FINITE // EVERY)
             places = [slice(i * EVERY, min(len(raw), (i + 1) * EVERY)) for i in parts]
-            return worst_error(difference(backend.read_all(result, (place,)), raw[place]) for place in places)
+            return (difference(loaded.part(place), raw[place]) for place in places)
+
+        def check(result: Any) -> float:
+            backend.synchronise(result)
+            return checker(backend, (len(raw),), errors)(result)
 
         return time_trial(Trial(run, check, 0.0), backend, plan)
 
@@ -156,22 +149,18 @@ class Roofline(Operation):
         return Memory(), {"kernel": "triad", "elements": n}
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the value of the product or the triad."""
         indicator, p = self._measured_indicator(parameters)
         return float(indicator.flops(p))
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the value of the product or the triad."""
         indicator, p = self._measured_indicator(parameters)
         return float(indicator.bytes_moved(p, dtype))
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Return the value of the product or the triad."""
         indicator, p = self._measured_indicator(parameters)
         return float(indicator.memory(p, dtype))
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Also return what is wrong with the parameters of the product or the triad."""
         messages = super().complaints(parameters)
         if messages:
             return messages
@@ -179,7 +168,6 @@ class Roofline(Operation):
         return list(indicator.complaints(p))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Return the computation of the product or the triad."""
         indicator, p = self._measured_indicator(parameters)
         trial: Trial = indicator.prepare(backend, indicator.complete(p))
         return trial

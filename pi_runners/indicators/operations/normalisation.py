@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from operator import add, mul
-from typing import Any, List, Tuple
+from typing import Iterator, List, Tuple
 
 from pi_runners.harness.contract import Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import decode, random_bytes
-from pi_runners.indicators.checks.results import EVERY, Result, decoded_row, difference, pick, row_errors, worst_error
-from pi_runners.indicators.indicator import ELEMENT_ERROR, ITEM_BYTES, Operation
+from pi_runners.indicators.checks.results import EVERY, Result, checker, decoded_row, difference, pick, row_checker
+from pi_runners.indicators.indicator import ELEMENT_ERROR
+from pi_runners.indicators.operations.row_operations import RowOperation
 
 
-class Normalisation(Operation):
+class Normalisation(RowOperation):
     """Layer normalisation of rows, batch normalisation of images."""
 
     copies = 3.0
@@ -23,7 +24,8 @@ class Normalisation(Operation):
     )
     flops_formula = "7 rows columns"
     bytes_formula = "2 item rows columns"
-    source = "counted from the definition"
+    operations = 7
+    """Two sums, difference, square, inverse deviation, gain and offset."""
     parameters = {  # noqa: RUF012
         "kind": Parameter("what is normalised", choices=("layer", "batch")),
         "rows": Parameter("rows; for `batch`, images times pixels"),
@@ -44,16 +46,7 @@ class Normalisation(Operation):
     def needed(self, parameters: Parameters) -> Tuple[str, ...]:
         return (parameters.get("kind", "layer") + "_norm",)
 
-    def flops(self, parameters: Parameters) -> float:
-        """Return 7 operations per element: two sums, difference, square, inverse deviation, gain and offset."""
-        return float(7 * parameters["rows"] * parameters["columns"])
-
-    def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the bytes of the array, read once and written once."""
-        return float(2 * ITEM_BYTES[dtype] * parameters["rows"] * parameters["columns"])
-
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare rows, or channels, with the definition."""
         rows, columns = parameters["rows"], parameters["columns"]
         raw = random_bytes(55, rows * columns)
         gain = backend.array(random_bytes(56, columns), (columns,), 0.5, 1.0)
@@ -70,30 +63,23 @@ class Normalisation(Operation):
             run = backend.compile(
                 lambda b, x, g, o: b.layer_norm(x, g, o), [backend.array(raw, (rows, columns)), gain, offset]
             )
-            return Trial(
-                run,
-                lambda result: row_errors(backend, result, (rows, columns), expected, 4.0),
-                ELEMENT_ERROR[backend.precision],
-            )
+            return Trial(run, row_checker(backend, (rows, columns), expected, 4.0), ELEMENT_ERROR[backend.precision])
 
         # One image (1, channels, rows, 1): the statistics of a channel do not depend on the number of images.
         shape = (1, columns, rows, 1)
 
-        def check_channels(result: Any) -> float:
-            elements = Result(backend, result, backend.image_index(shape))
-            if not elements.sound:
-                return math.inf
+        def errors(elements: Result) -> Iterator[float]:
             channels = pick(columns, max(2, EVERY // rows))
-            errors = [0.0 if len(channels) == columns or elements.finite() else math.inf]
+            yield elements.error_of_others(len(channels) == columns)
             for c in channels:
                 expected = [x * slopes[c] + starts[c] for x in _standardised(decoded_row(raw, rows, c))]
-                errors.append(difference(elements.channel(0, c), expected))
-            return worst_error(errors)
+                yield difference(elements.channel(0, c), expected)
 
         run = backend.compile(
             lambda b, x, g, o: b.batch_norm(x, g, o, True), [backend.images(raw, shape), gain, offset]
         )
-        return Trial(run, check_channels, 4 * ELEMENT_ERROR[backend.precision])
+        check = checker(backend, backend.image_index(shape), errors)
+        return Trial(run, check, 4 * ELEMENT_ERROR[backend.precision])
 
 
 def _standardised(row: List[float]) -> List[float]:

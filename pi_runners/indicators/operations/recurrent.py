@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from operator import mul
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 from pi_runners.harness.contract import GATES, Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.exact import pack, unpack, whole_numbers
-from pi_runners.indicators.checks.results import Result, difference, pick, worst_error
+from pi_runners.indicators.checks.results import Result, checker, difference, pick
 from pi_runners.indicators.indicator import ITEM_BYTES, Operation
 
 # Absolute, for one timestep from the framework's own previous states. States have a size of 0.05 (LSTM) to 0.3
@@ -77,15 +77,12 @@ class Recurrent(Operation):
         x = backend.array(raw_x, shape)
         run = backend.compile(backend.recurrent(p["cell"], x, raw_w, (inputs, hidden), scale), [x])
 
-        def check(result: Any) -> float:
-            elements = Result(backend, result, (p["timesteps"], p["batch"], hidden))
-            if not elements.sound:
-                return math.inf
+        def errors(elements: Result) -> Iterator[float]:
             whole = elements.whole and p["timesteps"] * p["batch"] * gates * hidden * (inputs + hidden) <= _WORK
             units = pick(hidden, hidden if whole else _UNITS)
             samples = pick(p["batch"], p["batch"] if whole else _SAMPLES)
             layers = [_Products(raw, gates, hidden, units, scale) for raw in raw_w]
-            errors = [0.0 if whole or elements.finite() else math.inf]
+            yield elements.error_of_others(whole)
             for sample in samples:
                 state, memory = [0.0] * hidden, [0.0] * len(units)
                 for t in range(p["timesteps"]):
@@ -97,11 +94,11 @@ class Recurrent(Operation):
                     memory = [m for _, m in after]
                     state = elements.row((t, sample))
                     if len(state) != hidden or not all(map(math.isfinite, state)):
-                        return math.inf
-                    errors.append(difference([state[u] for u in units], [expected for expected, _ in after]))
-            return worst_error(errors)
+                        yield math.inf
+                        return
+                    yield difference([state[u] for u in units], [expected for expected, _ in after])
 
-        return Trial(run, check, _TOLERANCE[backend.precision])
+        return Trial(run, checker(backend, (p["timesteps"], p["batch"], hidden), errors), _TOLERANCE[backend.precision])
 
 
 class _Products:

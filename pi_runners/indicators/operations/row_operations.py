@@ -9,7 +9,7 @@ import math
 import struct
 from array import array
 from operator import add, mul
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import decode, random_bytes
@@ -18,13 +18,13 @@ from pi_runners.indicators.checks.results import (
     EVERY,
     FINITE,
     Result,
+    checker,
     decoded_row,
     difference,
     pick,
     random_signs,
-    row_errors,
+    row_checker,
     signed_sum,
-    worst_error,
 )
 from pi_runners.indicators.indicator import ELEMENT_ERROR, ITEM_BYTES, PROCESS_BYTES, UNIT, Operation
 
@@ -40,7 +40,7 @@ def _with_kinds(*kinds: str) -> Any:
     return {size: tuple(dict(case[0], kind=kind) for kind in kinds) for size, case in _SETS.items()}
 
 
-class _RowOperation(Operation):
+class RowOperation(Operation):
     """An operation along random rows."""
 
     source = "counted from the definition"
@@ -49,7 +49,6 @@ class _RowOperation(Operation):
     operations = 1
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the operations per element times the elements."""
         return float(self.operations * parameters["rows"] * parameters["columns"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
@@ -57,7 +56,7 @@ class _RowOperation(Operation):
         return float(2 * ITEM_BYTES[dtype] * parameters["rows"] * parameters["columns"])
 
 
-class Elementwise(_RowOperation):
+class Elementwise(RowOperation):
     """Sum, product, tanh, and a chain of operations that a compiler can fuse."""
 
     name = "elementwise"
@@ -75,7 +74,6 @@ class Elementwise(_RowOperation):
         return ("add", "multiply", "tanh") if kind == "chain" else (kind,)
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the operations; a tanh counts as one."""
         return float((3 if parameters["kind"] == "chain" else 1) * parameters["rows"] * parameters["columns"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
@@ -92,11 +90,8 @@ class Elementwise(_RowOperation):
         def expected(i: int) -> List[float]:
             return list(map(exact, *(decoded_row(raw, shape[1], i) for raw in raws[: len(arrays)])))
 
-        return Trial(
-            backend.compile(function, arrays),
-            lambda result: row_errors(backend, result, shape, expected),
-            ELEMENT_ERROR[backend.precision],
-        )
+        check = row_checker(backend, shape, expected)
+        return Trial(backend.compile(function, arrays), check, ELEMENT_ERROR[backend.precision])
 
 
 _ELEMENTWISE: Any = {
@@ -107,7 +102,7 @@ _ELEMENTWISE: Any = {
 }
 
 
-class Reduction(_RowOperation):
+class Reduction(RowOperation):
     """Sum and maximum of every row."""
 
     copies = 2.5
@@ -127,7 +122,6 @@ class Reduction(_RowOperation):
         return float(ITEM_BYTES[dtype] * parameters["rows"] * (parameters["columns"] + 1))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare the results of rows with exact results."""
         rows, columns = parameters["rows"], parameters["columns"]
         raw = random_bytes(53, rows * columns)
         numbers = whole_numbers("float32")
@@ -149,14 +143,11 @@ class Reduction(_RowOperation):
 
         scale = math.sqrt(columns) * numbers.spread if is_sum else 1.0
         most = max(2, FINITE // columns)
-        return Trial(
-            run,
-            lambda result: row_errors(backend, result, (rows,), lambda i: [expected(i)], scale, most),
-            ELEMENT_ERROR[backend.precision],
-        )
+        check = row_checker(backend, (rows,), lambda i: [expected(i)], scale, most)
+        return Trial(run, check, ELEMENT_ERROR[backend.precision])
 
 
-class Softmax(_RowOperation):
+class Softmax(RowOperation):
     """Softmax of every row."""
 
     copies = 1.75
@@ -180,14 +171,11 @@ class Softmax(_RowOperation):
             total = math.fsum(powers)
             return [power / total for power in powers]
 
-        return Trial(
-            backend.compile(lambda b, x: b.softmax(x), [backend.array(raw, shape)]),
-            lambda result: row_errors(backend, result, shape, expected, 3.0 / shape[1]),
-            ELEMENT_ERROR[backend.precision],
-        )
+        run = backend.compile(lambda b, x: b.softmax(x), [backend.array(raw, shape)])
+        return Trial(run, row_checker(backend, shape, expected, 3.0 / shape[1]), ELEMENT_ERROR[backend.precision])
 
 
-class Fft(_RowOperation):
+class Fft(RowOperation):
     """Discrete Fourier transform of every real row."""
 
     copies = 2.0
@@ -216,19 +204,16 @@ class Fft(_RowOperation):
         run = backend.compile(lambda b, x: b.fft(x), [backend.array(raw, (rows, columns))])
         numbers = whole_numbers("float32")
 
-        def check(result: Any) -> float:
-            elements = Result(backend, result, (rows, columns // 2 + 1))
-            if not elements.sound:
-                return math.inf
+        def errors(elements: Result) -> Iterator[float]:
             places = pick(rows, max(2, EVERY // columns))
             signs = random_signs(len(places))
             signed_input = signed_sum((numbers.row(raw[i * columns : (i + 1) * columns]) for i in places), signs)
             actual = signed_sum((elements.row((i,)) for i in places), signs)
             scale = math.sqrt(columns * len(places)) * numbers.spread
-            errors = [difference(actual, _transform([x / numbers.denominator for x in signed_input]), scale)]
-            return worst_error([*errors, 0.0 if len(places) == rows or elements.finite() else math.inf])
+            yield difference(actual, _transform([x / numbers.denominator for x in signed_input]), scale)
+            yield elements.error_of_others(len(places) == rows)
 
-        return Trial(run, check, _FFT_TOLERANCE[backend.precision])
+        return Trial(run, checker(backend, (rows, columns // 2 + 1), errors), _FFT_TOLERANCE[backend.precision])
 
 
 # No framework uses TensorFloat-32 here; round-off grows with the logarithm of the length. The reference has round-off,
@@ -249,7 +234,7 @@ def _transform(row: Sequence[float]) -> List[complex]:
     return transformed
 
 
-class Sort(_RowOperation):
+class Sort(RowOperation):
     """Sort every row."""
 
     copies = 3.0
@@ -279,7 +264,7 @@ class Sort(_RowOperation):
             row = zip(decoded_row(high, shape[1], i), decoded_row(low, shape[1], i))
             return sorted(x + 0.004 * y for x, y in row)
 
-        return Trial(run, lambda result: row_errors(backend, result, shape, expected), 4 * UNIT[backend.dtype])
+        return Trial(run, row_checker(backend, shape, expected), 4 * UNIT[backend.dtype])
 
 
 class Embedding(Operation):
@@ -320,7 +305,5 @@ class Embedding(Operation):
         arrays: List[Array] = [backend.array(raw, (rows, width)), backend.integers(indices, (lookups,))]
         run = backend.compile(lambda b, table, which: b.gather(table, which), arrays)
 
-        def check(result: Any) -> float:
-            return row_errors(backend, result, (lookups, width), lambda i: decoded_row(raw, width, indices[i]))
-
+        check = row_checker(backend, (lookups, width), lambda i: decoded_row(raw, width, indices[i]))
         return Trial(run, check, 2 * UNIT[backend.dtype])

@@ -79,7 +79,6 @@ class Communication(Indicator):
     dtypes = ("float32", "float16", "bfloat16")
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Also reject parameters that do not fit the pattern."""
         messages = super().complaints(parameters)
         p = self.complete(parameters)
         if messages:
@@ -102,7 +101,6 @@ class Communication(Indicator):
         return float(3 * parameters["processes"] * model.count(model.sets["small"])[0])
 
     def items(self, parameters: Parameters) -> float:
-        """Return the images of a step over all processes."""
         if parameters["pattern"] != "scaling":
             return 0.0
         return float(parameters["processes"] * MODELS["cnn"].sets["small"]["batch"])

@@ -152,14 +152,12 @@ class AllReduce(Pattern):
     """
 
     def prepare(self, stretch: int, calls: int) -> None:
-        """Fill the buffer with this rank's summand."""
         self._fill(self._array, lambda count: self._summand(count, self.rank, stretch, calls))
 
     def run(self) -> None:
         self._dist.all_reduce(self._array)
 
     def check(self, stretch: int, calls: int) -> float:
-        """Compare with the sum of all summands."""
 
         def total(count: int) -> Any:
             return sum(self._summand(count, rank, stretch, calls) for rank in range(self.size))
@@ -187,7 +185,6 @@ class Broadcast(Pattern):
         self._dist.broadcast(self._array, src=0)
 
     def check(self, stretch: int, calls: int) -> float:
-        """Compare with the numbers of rank 0."""
         return self._compare(self._array, lambda count: self._numbers(count, 0, stretch), "rank 0 broadcast")
 
 
@@ -213,7 +210,6 @@ class Messages(Pattern):
                 buffer.zero_()
 
     def check(self, stretch: int, calls: int) -> float:
-        """Compare every buffer with the numbers of its sender."""
         return max(
             self._compare(buffer, self._numbers_of(other, stretch, number), self.origin.format(other, number))
             for other, buffers in self.received.items()
@@ -224,9 +220,10 @@ class Messages(Pattern):
         return lambda count: self._numbers(count, sender, stretch, buffer)
 
 
-class Exchange(Messages):
-    """Rank 0 sends to rank 1, which answers with as many elements (latency) or with one element (bandwidth)."""
+class Latency(Messages):
+    """Rank 0 sends to rank 1, which answers with as many elements: a round trip is two messages."""
 
+    operations = 2
     origin = "rank {} sent"
     answer: Optional[int] = None
     """Elements of the answer; ``None`` for as many as in the message."""
@@ -247,15 +244,10 @@ class Exchange(Messages):
             self._dist.send(self._message, 0)
 
 
-class Latency(Exchange):
-    """A round trip is two messages."""
+class Bandwidth(Latency):
+    """A large message, which an answer of one element confirms."""
 
-    operations = 2
-
-
-class Bandwidth(Exchange):
-    """A large message, which a short answer confirms."""
-
+    operations = 1
     answer = 1
 
 
@@ -269,12 +261,8 @@ class ParameterServer(Messages):
         self.received = dict(zip(others, received))
 
     def run(self) -> None:
-        if self.rank == 0:
-            self._receive()
-            self._send()
-        else:
-            self._send()
-            self._receive()
+        for part in (self._receive, self._send) if self.rank == 0 else (self._send, self._receive):
+            part()
 
     def _send(self) -> None:
         for other in self.received:
@@ -298,7 +286,7 @@ class Scaling(Pattern):
         self._p = self._model.sets["small"]
         self._backend = TorchBackend(self._device, self._request["dtype"], self._request["settings"])
         self._initial = self._model.make_weights(self._backend, self._p)
-        self._weights = [w.clone().requires_grad_() for w in self._initial]
+        self._weights = self._weights_again()
         self._mean: Any = None
 
     def prepare(self, stretch: int, calls: int) -> None:

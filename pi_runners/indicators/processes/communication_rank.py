@@ -13,7 +13,7 @@ import json
 import os
 import traceback
 from datetime import timedelta
-from typing import Any, Dict, NoReturn
+from typing import Any, Dict
 
 from pi_runners.harness.contract import SamplingPlan, Unsupported
 from pi_runners.harness.origin import MISUSE
@@ -39,7 +39,9 @@ def run_rank(path: str, rank_text: str) -> None:
     try:
         document = _measure(request, rank)
     except BaseException as error:
-        _fail(request["folder"], rank, _failure(error))
+        _write(request["folder"], rank, _failure(error))
+        # At once: a normal exit could wait for other ranks in a library.
+        os._exit(1)
     _write(request["folder"], rank, document)
 
 
@@ -133,12 +135,6 @@ def _failure(error: BaseException) -> Dict[str, Any]:
     # Patterns call PyTorch directly, and its C code has no frame: these exceptions seem to come from this program.
     status = "harness-error" if isinstance(error, (*MISUSE, ArithmeticError)) else failure_class(error)
     return {"status": status, "failure": traceback.format_exc()[-2000:]}
-
-
-def _fail(folder: str, rank: int, document: Dict[str, Any]) -> NoReturn:
-    """Write a document and exit at once; a normal exit could wait for other ranks in a library."""
-    _write(folder, rank, document)
-    os._exit(1)
 
 
 def document_path(folder: str, rank: int) -> str:

@@ -73,19 +73,16 @@ class InputPipeline(Operation):
     )
 
     def needed(self, parameters: Parameters) -> Tuple[str, ...]:
-        """Return the ability of the kind, and that of worker processes."""
         kind = parameters.get("kind", "")
         return (kind, "loader processes") if parameters.get("workers") else (kind,)
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Also accept workers for the loader only."""
         messages = super().complaints(parameters)
         if not messages and parameters["kind"] != "loader" and parameters.get("workers"):
             messages.append("`workers` is a parameter of the kind `loader` only")
         return messages
 
     def items(self, parameters: Parameters) -> float:
-        """Return the images or texts of a call."""
         return float(parameters["count"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:

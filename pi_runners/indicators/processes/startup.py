@@ -23,17 +23,15 @@ import subprocess
 import sys
 import time
 from operator import mul
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 from pi_runners.harness.contract import Backend, Parameter, Parameters, SamplingPlan
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks.exact import field_bytes, pack, unpack, whole_numbers
-from pi_runners.indicators.checks.results import EVERY, Result, difference, pick, worst_error
+from pi_runners.indicators.checks.results import EVERY, Result, checker, difference, pick
 from pi_runners.indicators.indicator import PROCESS_BYTES, ROUND_OFF, Indicator, refuse_error
 
-_PROCESSES = 1
-"""Number of measured processes in each round."""
 _WORK = 2**29
 """Maximum number of products for the reference, about one second; within it, as many rows as possible are compared."""
 _TIMED = ("import_seconds", "device_seconds", "first_call_seconds")
@@ -68,7 +66,7 @@ class Startup(Indicator):
         return 2 * PROCESS_BYTES + float(3 * 8 * parameters["n"] ** 2)
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
-        """Run the processes in order; the first one only warms the page cache."""
+        """Run two processes; the first one only warms the page cache."""
         request = {
             "backend": backend.name,
             "device": backend.device,
@@ -77,30 +75,19 @@ class Startup(Indicator):
             "n": parameters["n"],
             "imports": backend.imports or (backend.name,),
         }
-        documents: List[Dict[str, Any]] = []
         command = [sys.executable, "-I", plan.archive, "startup", json.dumps(request)]
-        for _ in range(min(plan.samples, _PROCESSES) + 1):
+        for _ in range(2):
             process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
             if process.returncode:
                 tail = process.stderr.decode("utf-8", "replace")[-2000:]
                 return {"status": "crashed", "failure": "exit status {}: {}".format(process.returncode, tail)}
-            document = json.loads(process.stdout.decode().splitlines()[-1])
+            document: Dict[str, Any] = json.loads(process.stdout.decode().splitlines()[-1])
             if "status" in document:
-                return dict(document)
+                return document
             if wrong := refuse_error(document["error"], document["tolerance"]):
                 return wrong
-            documents.append(document)
-        measured = documents[1:]
-        metrics = [document["metrics"] for document in measured]
-        return {
-            "status": "ok",
-            "samples": rounded([sum(m[part] for part in _TIMED) for m in metrics]),
-            "loops": 1,
-            "steady": True,
-            "error": max(document["error"] for document in measured),
-            "tolerance": measured[0]["tolerance"],
-            "metrics": {name: sorted(m[name] for m in metrics)[len(metrics) // 2] for name in metrics[0]},
-        }
+        samples = rounded([sum(document["metrics"][part] for part in _TIMED)])
+        return {"status": "ok", "samples": samples, "loops": 1, "steady": True, **document}
 
 
 def start(text: str) -> Dict[str, Any]:
@@ -139,7 +126,7 @@ def start(text: str) -> Dict[str, Any]:
     backend.synchronise(run())
     second_call_seconds = time.perf_counter() - started
     return {
-        "error": _error(backend, result, raw, n),
+        "error": checker(backend, (n, n), lambda elements: _errors(elements, raw, backend.dtype))(result),
         "tolerance": ROUND_OFF[backend.precision] * 8,
         "metrics": {
             "import_seconds": import_seconds,
@@ -151,21 +138,18 @@ def start(text: str) -> Dict[str, Any]:
     }
 
 
-def _error(backend: Backend, result: Any, raw: List[bytes], n: int) -> float:
-    """Return the largest relative error; infinity if the shape is wrong or an element is not finite."""
-    elements = Result(backend, result, (n, n))
-    if not elements.sound or not (elements.whole or elements.finite()):
-        return math.inf
-    numbers = whole_numbers(backend.dtype)
+def _errors(elements: Result, raw: List[bytes], dtype: str) -> Iterator[float]:
+    """Yield the relative errors of rows; infinity if an element of the others is not finite."""
+    yield elements.error_of_others(elements.whole)
+    numbers, n = whole_numbers(dtype), math.isqrt(len(raw[0]))
     width = field_bytes(n * 256**2 * numbers.step**2)
     columns = [pack(raw[1][k * n : (k + 1) * n], width, numbers) for k in range(n)]
     # Each factor is scaled by the fourth root of 1/n; errors are relative to the root of a sum of n squares.
-    unit, errors = numbers.denominator**2 * n**0.5, []
+    unit = numbers.denominator**2 * n**0.5
     for i in pick(n, max(1, min(EVERY // n, _WORK // n**2))):
         factors = numbers.row(raw[0][i * n : (i + 1) * n])
         expected = [math.tanh(x / unit) for x in unpack(sum(map(mul, factors, columns)), n, width)]
-        errors.append(difference(elements.row((i,)), expected, numbers.spread**2))
-    return worst_error(errors)
+        yield difference(elements.row((i,)), expected, numbers.spread**2)
 
 
 def resident_bytes() -> float:

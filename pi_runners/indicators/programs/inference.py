@@ -130,8 +130,8 @@ def _difference(backend: Backend, p: Parameters, result: Any) -> float:
     All logits must be finite. If the reference of the whole batch takes too long, random samples are compared.
     """
     model, batch = MODELS[p["model"]], int(p["batch"])
-    logits = Result(backend, result, (model.rows(p), p["classes"]))
-    if not logits.sound or not logits.finite():
+    shape = (model.rows(p), p["classes"])
+    if backend.shape_of(result) != shape or not Result(backend, result, shape).finite():
         return math.inf
     single = dict(p, batch=1)
     rows = model.rows(single)

@@ -229,9 +229,6 @@ def _read_summary(text: str, scenario: str) -> Dict[str, float]:
     if scenario == "Offline":
         rate = number("Samples per second")
         return {"seconds": 1 / rate, "samples_per_second": rate}
-    figures = {
-        "p50_seconds": number(r"50\.00 percentile latency \(ns\)") / 1e9,
-        "p90_seconds": number(r"90\.00 percentile latency \(ns\)") / 1e9,
-        "p99_seconds": number(r"99\.00 percentile latency \(ns\)") / 1e9,
-    }
+    latencies = ((n, number(r"{}\.00 percentile latency \(ns\)".format(n))) for n in (50, 90, 99))
+    figures = {"p{}_seconds".format(n): nanoseconds / 1e9 for n, nanoseconds in latencies}
     return dict(figures, seconds=figures["p{:.0f}_seconds".format(100 * _PERCENTILE[scenario])])

@@ -5,33 +5,18 @@ from __future__ import annotations
 import math
 import struct
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameter, Parameters
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.operation_counts import CountingBackend
+from pi_runners.models import initial
 from pi_runners.models.count import CanonicalShape
+from pi_runners.models.initial import InitialWeight
 from pi_runners.models.layers import Inputs
 
-
-class Weight(NamedTuple):
-    """Initial value of a weight.
-
-    Attributes:
-        kind: ``filters`` or ``array``.
-        shape: CanonicalShape of the weight.
-        scale: Factor of the random numbers in (-1, 1).
-        offset: Mean of the numbers.
-    """
-
-    kind: str
-    shape: Tuple[int, ...]
-    scale: float = 1.0
-    offset: float = 0.0
-
-
 Weights = Callable[..., Array]
-"""Returns the next weight; its arguments are a function and arguments from which it makes the initial value."""
+"""Returns the next weight; its arguments are a function of :mod:`pi_runners.models.initial` and its arguments."""
 
 
 class ModelDefinition(ABC):
@@ -90,15 +75,8 @@ class ModelDefinition(ABC):
         return arrays
 
     def make_weights(self, backend: Backend, p: Parameters) -> List[Array]:
-        arrays = []
-        for number, w in enumerate(self._count(p)[1]):
-            raw = random_bytes(100 + number, math.prod(w.shape))
-            arrays.append(
-                backend.filters(raw, w.shape, w.scale)
-                if w.kind == "filters"
-                else backend.array(raw, w.shape, w.scale, w.offset)
-            )
-        return arrays
+        weights = self._count(p)[1]
+        return [w.make(backend, random_bytes(100 + number, math.prod(w.shape))) for number, w in enumerate(weights)]
 
     def labels(self, p: Parameters) -> List[int]:
         return [byte % p["classes"] for byte in random_bytes(99, self.rows(p))]
@@ -109,38 +87,16 @@ class ModelDefinition(ABC):
         inputs = sum(math.prod(spec.shape) for spec in self.input_specs(p))
         return counter.flops, counter.elements + inputs, float(sum(math.prod(w.shape) for w in weights))
 
-    def _count(self, p: Parameters) -> Tuple[CountingBackend, List[Weight]]:
+    def _count(self, p: Parameters) -> Tuple[CountingBackend, List[InitialWeight]]:
         """Run the forward pass on shapes; return the counts, and all weights."""
         counter, weights = CountingBackend(), []
 
-        def declare(make: Callable[..., Weight], *arguments: int) -> CanonicalShape:
-            weights.append(make(*arguments))
+        def declare(make: Callable[..., InitialWeight], *arguments: Any) -> CanonicalShape:
+            weights.append(make("", *arguments))
             return CanonicalShape(weights[-1].shape)
 
         self.run(counter, declare, [CanonicalShape(spec.shape) for spec in self.input_specs(p)], p, True)
         return counter, weights
-
-
-def _filters(*shape: int) -> Weight:
-    """Return filters (filters, channels, *kernel) of variance 2 / inputs, which keeps the size of activations."""
-    return Weight("filters", shape, float((6.0 / math.prod(shape[1:])) ** 0.5))
-
-
-def _dense(inputs: int, outputs: int) -> Weight:
-    """Return a matrix of uniform numbers with variance 1 / inputs."""
-    return Weight("array", (inputs, outputs), (3.0 / inputs) ** 0.5)
-
-
-def _table(rows: int, width: int) -> Weight:
-    return Weight("array", (rows, width))
-
-
-def _gain(width: int) -> Weight:
-    return Weight("array", (width,), 0.1, 1.0)
-
-
-def _offset(width: int) -> Weight:
-    return Weight("array", (width,), 0.1)
 
 
 _BATCH = Parameter("samples in a batch")
@@ -176,8 +132,10 @@ class Cnn(ModelDefinition):
         """Run the stem, the stages, where a shortcut with a stride is a projection, the mean and the classifier."""
 
         def normalised(x: Array, channels: int, out: int, kernel: int, stride: int = 1) -> Array:
-            x = b.convolution(x, w(_filters, out, channels, kernel, kernel), (stride, stride), (kernel // 2,) * 2)
-            return b.batch_norm(x, w(_gain, out), w(_offset, out), training)
+            x = b.convolution(
+                x, w(initial.filters, (out, channels, kernel, kernel)), (stride, stride), (kernel // 2,) * 2
+            )
+            return b.batch_norm(x, w(initial.gain, out), w(initial.bias, out), training)
 
         channels = p["width"]
         x = b.relu(normalised(inputs[0], 3, channels, 3))
@@ -188,7 +146,7 @@ class Cnn(ModelDefinition):
                 y = normalised(y, out, out, 3)
                 x = b.relu(b.add(y, normalised(x, channels, out, 1, stride) if stride > 1 else x))
                 channels = out
-        return b.matmul(b.spatial_mean(x), w(_dense, channels, p["classes"]))
+        return b.matmul(b.spatial_mean(x), w(initial.matrix, channels, p["classes"]))
 
 
 class Transformer(ModelDefinition):
@@ -225,20 +183,22 @@ class Transformer(ModelDefinition):
         """Run attention and feed-forward layer, each with a residual connection."""
         width, each = p["width"], p["width"] // p["heads"]
         x = inputs[0]
-        h = b.layer_norm(x, w(_gain, width), w(_offset, width))
+        h = b.layer_norm(x, w(initial.gain, width), w(initial.bias, width))
 
         def heads() -> Array:
-            split = b.reshape(b.matmul(h, w(_dense, width, width)), (p["batch"], p["length"], p["heads"], each))
+            split = b.reshape(b.matmul(h, w(initial.matrix, width, width)), (p["batch"], p["length"], p["heads"], each))
             return b.transpose(split, (0, 2, 1, 3))
 
         q, k, v = heads(), heads(), heads()
         scores = b.scale(b.matmul(q, k, transpose_b=True), each**-0.5)
         mixed = b.transpose(b.matmul(b.softmax(scores), v), (0, 2, 1, 3))
         mixed = b.reshape(mixed, (p["batch"] * p["length"], width))
-        x = b.add(x, b.matmul(mixed, w(_dense, width, width)))
-        h = b.layer_norm(x, w(_gain, width), w(_offset, width))
-        h = b.relu(b.matmul(h, w(_dense, width, 4 * width)))
-        return b.matmul(b.add(x, b.matmul(h, w(_dense, 4 * width, width))), w(_dense, width, p["classes"]))
+        x = b.add(x, b.matmul(mixed, w(initial.matrix, width, width)))
+        h = b.layer_norm(x, w(initial.gain, width), w(initial.bias, width))
+        h = b.relu(b.matmul(h, w(initial.matrix, width, 4 * width)))
+        return b.matmul(
+            b.add(x, b.matmul(h, w(initial.matrix, 4 * width, width))), w(initial.matrix, width, p["classes"])
+        )
 
 
 class Recommender(ModelDefinition):
@@ -264,7 +224,6 @@ class Recommender(ModelDefinition):
     seed = 96
 
     def input_specs(self, p: Parameters) -> List[Inputs]:
-        """Return user indices and item indices."""
         return [Inputs("indices", (p["batch"],), p["users"]), Inputs("indices", (p["batch"],), p["items"])]
 
     def run(self, b: Backend, w: Weights, inputs: Sequence[Array], p: Parameters, training: bool) -> Array:
@@ -272,14 +231,14 @@ class Recommender(ModelDefinition):
         width, narrow = p["width"], p["width"] // 2 or 1
 
         def embeddings() -> List[Array]:
-            tables = w(_table, p["users"], width), w(_table, p["items"], width)
+            tables = (w(InitialWeight, (p[rows], width), 1.0) for rows in ("users", "items"))
             return [b.gather(table, indices) for table, indices in zip(tables, inputs)]
 
         product_of = b.multiply(*embeddings())
         x = b.join(*embeddings())
         for size in ((2 * width, 2 * width), (2 * width, width), (width, narrow)):
-            x = b.relu(b.matmul(x, w(_dense, *size)))
-        return b.matmul(b.join(product_of, x), w(_dense, width + narrow, p["classes"]))
+            x = b.relu(b.matmul(x, w(initial.matrix, *size)))
+        return b.matmul(b.join(product_of, x), w(initial.matrix, width + narrow, p["classes"]))
 
 
 class Unet3d(ModelDefinition):
@@ -304,7 +263,6 @@ class Unet3d(ModelDefinition):
     seed = 95
 
     def input_specs(self, p: Parameters) -> List[Inputs]:
-        """Return volumes with one channel."""
         return [Inputs("images", (p["batch"], 1, p["size"], p["size"], p["size"]))]
 
     def rows(self, p: Parameters) -> int:
@@ -315,15 +273,15 @@ class Unet3d(ModelDefinition):
 
         def twice(x: Array, channels: int, out: int) -> Array:
             for number in (channels, out):
-                x = b.convolution(x, w(_filters, out, number, 3, 3, 3), (1, 1, 1), (1, 1, 1))
-                x = b.relu(b.batch_norm(x, w(_gain, out), w(_offset, out), training))
+                x = b.convolution(x, w(initial.filters, (out, number, 3, 3, 3)), (1, 1, 1), (1, 1, 1))
+                x = b.relu(b.batch_norm(x, w(initial.gain, out), w(initial.bias, out), training))
             return x
 
         width = p["width"]
         fine = twice(inputs[0], 1, width)
         coarse = twice(b.pool(fine, 2), width, 2 * width)
         joined = twice(b.join_channels(b.upsample(coarse), fine), 3 * width, width)
-        return b.matmul(b.channels_to_rows(joined, width), w(_dense, width, p["classes"]))
+        return b.matmul(b.channels_to_rows(joined, width), w(initial.matrix, width, p["classes"]))
 
 
 MODELS: Dict[str, ModelDefinition] = {m.name: m for m in (Cnn(), Transformer(), Recommender(), Unet3d())}

@@ -219,7 +219,6 @@ class TimeToQuality(Indicator):
         train, test = _digits()
         seconds: List[float] = []
         epochs: List[int] = []
-        failed = 0
         for seed in range(p["seeds"]):
             run = _Run(backend, p, train, test, seed)
             started = time.perf_counter()
@@ -227,8 +226,7 @@ class TimeToQuality(Indicator):
             if epoch:
                 seconds.append(time.perf_counter() - started)
                 epochs.append(epoch)
-            else:
-                failed += 1
+        failed = p["seeds"] - len(seconds)
         metrics = {"failed_runs": failed, "runs": p["seeds"]}
         if len(seconds) < 3:
             reason = "{} of {} runs did not reach {} % in {} epochs".format(

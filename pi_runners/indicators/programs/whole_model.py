@@ -45,7 +45,6 @@ def _parameters(kind: str, networks: Mapping[str, Network]) -> Dict[str, Paramet
 
 
 def _sets(kind: str, networks: Mapping[str, Network]) -> Dict[str, Tuple[Parameters, ...]]:
-    """Return the cases of all networks by size."""
     return {
         size: tuple(
             {**parameters, kind: name, "mode": mode}
@@ -73,16 +72,14 @@ def _notes(networks: Mapping[str, Network]) -> Tuple[str, ...]:
 class _NetworkIndicator(ProgramIndicator):
     """Networks as users of the framework write them."""
 
-    programs: Mapping[str, Network] = {}
+    programs: Mapping[str, Network]
     flops_formula = "products and convolutions of the forward pass; x 3 in training"
     bytes_formula = (
         "item (2 activations + weights read); in training item (4 activations + u weights), "
         "u = 6 (SGD with momentum) or 8 (AdamW)"
     )
     source = "https://epoch.ai/blog/backward-forward-FLOP-ratio; the forward pass is counted by running it on shapes"
-    sample = "seconds per call"
     needs = ("models",)
-    dtypes = ("float32", "float64", "float16", "bfloat16")
 
     def _network(self, parameters: Parameters) -> Network:
         return self.programs[parameters[self.kind]]
@@ -92,7 +89,6 @@ class _NetworkIndicator(ProgramIndicator):
         return (*self.needs, "backward") if parameters.get("mode") == "training" else self.needs
 
     def complaints_of(self, program: Network, parameters: Parameters) -> List[str]:
-        """Also check the mode, and multiples."""
         messages = super().complaints_of(program, parameters)
         if parameters["mode"] not in program.modes:
             messages.append("{} `{}` has no mode `{}`".format(self.kind, program.name, parameters["mode"]))
@@ -102,7 +98,6 @@ class _NetworkIndicator(ProgramIndicator):
         return messages
 
     def items(self, parameters: Parameters) -> float:
-        """Return the samples or tokens of a call."""
         return self._network(parameters).items(parameters, parameters["mode"])
 
     def flops(self, parameters: Parameters) -> float:
@@ -130,7 +125,6 @@ class _NetworkIndicator(ProgramIndicator):
         return PROCESS_BYTES + ITEM_BYTES[dtype] * elements
 
     def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
-        """Return the memory of further copies of the weights."""
         counts = count(self._network(parameters), parameters, parameters["mode"])
         return framework.extra_copies.get("model_weights", 0.0) * ITEM_BYTES[dtype] * counts.weights
 
@@ -152,12 +146,12 @@ class _NetworkIndicator(ProgramIndicator):
         if mode == "training":
             labels = backend.integers(make_labels(*network.logits_shape(p, mode)), network.logits_shape(p, mode)[:1])
             training = built.train(p, inputs, labels)
-            first = training.loss(training.step())
+            first = float(training.step())
             expected = first if training.expected is None else training.expected
             if wrong := refuse_error(abs(first - expected) / abs(expected), tolerance):
                 return wrong
             timing = measure(training.step, backend.synchronise, plan)
-            last = training.loss(training.step())
+            last = float(training.step())
             if not last < first:
                 return {"status": "wrong-result", "failure": "the loss went from {:.6g} to {:.6g}".format(first, last)}
             metrics = {"first_loss": first, "last_loss": last}

@@ -11,8 +11,9 @@ from pi_runners.executors.manifests import KubernetesOptions
 from tests.kubernetes_double.cluster import KubernetesDouble
 
 
-def on_kubernetes(cluster: KubernetesDouble) -> KubernetesExecutor:
-    return KubernetesExecutor(KubernetesOptions(image="here", kubeconfig=str(cluster.kubeconfig()), retries=0))
+def on_kubernetes(cluster: KubernetesDouble, *, memory: str = "8Gi") -> KubernetesExecutor:
+    options = KubernetesOptions(image="here", kubeconfig=str(cluster.kubeconfig()), retries=0, memory=memory)
+    return KubernetesExecutor(options)
 
 
 def wait(

@@ -11,11 +11,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from pi_runners.executors.base import Batch, Executor, RefusedError
+from pi_runners.executors.kubernetes import KubernetesExecutor
 from pi_runners.executors.local import LocalExecutor
 from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 from tests.kubernetes_double.cluster import KubernetesDouble
@@ -29,9 +31,7 @@ MakeBatch = Callable[..., Batch]
 def make_batch(tmp_path: Path) -> MakeBatch:
     """Return a function that makes a batch, which runs a line of Python for each task; ``task`` is its number."""
 
-    def make(
-        code: str, tasks: tuple[int, ...] = (0,), *, seconds: float | None = None, memory_bytes: float | None = None
-    ) -> Batch:
+    def make(code: str, tasks: tuple[int, ...] = (0,)) -> Batch:
         name = f"test-{uuid.uuid4().hex[:12]}"
         return Batch(
             name=name,
@@ -39,8 +39,6 @@ def make_batch(tmp_path: Path) -> MakeBatch:
             tasks=tasks,
             folder=tmp_path / name,
             home=tmp_path,
-            seconds=seconds,
-            memory_bytes=memory_bytes,
         )
 
     return make
@@ -86,13 +84,27 @@ def test_a_killed_task_is_failed(executor: Executor, make_batch: MakeBatch) -> N
     assert statuses[0].state == "failed"
 
 
+class HastyKubernetes(KubernetesExecutor):
+    """Kubernetes with a time limit of one second, which its options cannot state."""
+
+    def manifests(self, batch: Batch) -> list[dict[str, Any]]:
+        config, job = super().manifests(batch)
+        job["spec"]["template"]["spec"]["activeDeadlineSeconds"] = 1
+        return [config, job]
+
+
 def test_a_task_over_its_time_limit_is_ended(make_batch: MakeBatch, kubernetes: KubernetesDouble) -> None:
-    _check_time_limit(LocalExecutor(), make_batch)
-    _check_time_limit(on_kubernetes(kubernetes), make_batch)
+    _check_time_limit(HastyKubernetes(on_kubernetes(kubernetes).options), make_batch)
 
 
-def test_a_task_over_its_memory_limit_is_ended(executor: Executor, make_batch: MakeBatch) -> None:
-    batch = make_batch("buffer = b'x' * 300_000_000; time.sleep(60)", memory_bytes=150e6)
+@pytest.mark.parametrize("engine", ["slurm", "kubernetes"])
+def test_a_task_over_its_memory_limit_is_ended(
+    engine: str, make_batch: MakeBatch, request: pytest.FixtureRequest
+) -> None:
+    cluster = request.getfixturevalue(engine)
+    limited = SlurmExecutor(SlurmOptions(exclusive=False, memory="150M"))
+    executor = limited if engine == "slurm" else on_kubernetes(cluster, memory="150M")
+    batch = make_batch("buffer = b'x' * 300_000_000; time.sleep(60)")
 
     statuses = wait_until_final(executor, batch, executor.submit(batch))
 
@@ -105,12 +117,12 @@ def test_a_task_over_its_memory_limit_is_ended(executor: Executor, make_batch: M
 @pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
 def test_a_task_over_its_time_limit_is_ended_by_slurm(make_batch: MakeBatch) -> None:
-    # Slurm rounds time limits up to minutes, and checks them every 30 seconds.
-    _check_time_limit(SlurmExecutor(), make_batch)
+    # Slurm checks time limits every 30 seconds.
+    _check_time_limit(SlurmExecutor(SlurmOptions(minutes=1)), make_batch)
 
 
 def _check_time_limit(executor: Executor, make_batch: MakeBatch) -> None:
-    batch = make_batch("time.sleep(600)", seconds=1)
+    batch = make_batch("time.sleep(600)")
     statuses = wait_until_final(executor, batch, executor.submit(batch), seconds=180)
     assert statuses[0].state == "timed-out"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pi_runners.profile import operations
 from pi_runners.profile.events import shape_of
-from pi_runners.profile.operations import rows_of
+from pi_runners.profile.operations import claims_by_name, rows_of
 from pi_runners.profile.timeline import Claim
 
 Shape = tuple[int, ...]
@@ -126,29 +126,18 @@ def _recurrent(cell: str) -> Callable[[Node], Claim]:
     return claim
 
 
-_CLAIMS: dict[str, Callable[[Node], Claim]] = {
-    "Conv": _convolution,
-    "FusedConv": _convolution,
-    "NhwcFusedConv": _convolution,
-    "Gemm": _product,
-    "FusedGemm": _product,
-    "MatMul": _product,
-    "FusedMatMul": _product,
-    "LSTM": _recurrent("lstm"),
-    "GRU": _recurrent("gru"),
-    "RNN": _recurrent("vanilla"),
-    "Softmax": rows_of("softmax"),
-    "LogSoftmax": rows_of("softmax"),
-    "LayerNormalization": rows_of("normalisation", "layer"),
-    "SkipLayerNormalization": rows_of("normalisation", "layer"),
-    "SimplifiedLayerNormalization": rows_of("normalisation", "layer"),
-    "BatchNormalization": lambda node: operations.batch_normalisation(node.input(0)),
-    "Attention": lambda node: operations.claim("attention"),
-    "MultiHeadAttention": lambda node: operations.claim("attention"),
-    "GroupQueryAttention": lambda node: operations.claim("attention"),
-    "Gather": operations.embedding_of,
-    "ReduceSum": rows_of("reduction", "sum"),
-    "ReduceMean": rows_of("reduction", "sum"),
-    "ReduceMax": rows_of("reduction", "max"),
-    "TopK": rows_of("sort"),
-}
+_CLAIMS = claims_by_name(
+    ("Conv FusedConv NhwcFusedConv", _convolution),
+    ("Gemm FusedGemm MatMul FusedMatMul", _product),
+    ("LSTM", _recurrent("lstm")),
+    ("GRU", _recurrent("gru")),
+    ("RNN", _recurrent("vanilla")),
+    ("Softmax LogSoftmax", rows_of("softmax")),
+    ("LayerNormalization SkipLayerNormalization SimplifiedLayerNormalization", rows_of("normalisation", "layer")),
+    ("BatchNormalization", lambda node: operations.batch_normalisation(node.input(0))),
+    ("Attention MultiHeadAttention GroupQueryAttention", lambda node: operations.claim("attention")),
+    ("Gather", operations.embedding_of),
+    ("ReduceSum ReduceMean", rows_of("reduction", "sum")),
+    ("ReduceMax", rows_of("reduction", "max")),
+    ("TopK", rows_of("sort")),
+)

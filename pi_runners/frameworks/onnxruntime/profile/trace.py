@@ -20,15 +20,7 @@ _WARM_UP = 2
 
 
 def _read(events: Iterable[dict[str, Any]], *, warm_up: int = _WARM_UP) -> TraceSummary:
-    """Return the content of a profile of ONNX Runtime. A run of the model is a step.
-
-    Args:
-        events: Its events.
-        warm_up: Runs at the start that are not counted; the last run always counts.
-
-    Raises:
-        TraceError: If it has no run of a model.
-    """
+    """Return the content of a profile. A run of the model is a step; the first ones do not count, but the last one."""
     timeline = Timeline()
     runs: list[tuple[float, float]] = []
     kinds: dict[str, Kind] = {}
@@ -72,7 +64,6 @@ def _read(events: Iterable[dict[str, Any]], *, warm_up: int = _WARM_UP) -> Trace
     return TraceSummary(
         framework="onnxruntime",
         division=division,
-        seconds=division.total / 1e6,
         steps=len(counted),
         device=device,
         warnings=warnings,

@@ -16,7 +16,7 @@ from knowledge.domain.workload import Direction
 from pi_runners.frameworks.tensorflow.profile.operations import claim_of
 from pi_runners.profile import operations
 from pi_runners.profile.events import TraceError
-from pi_runners.profile.operations import rows_of
+from pi_runners.profile.operations import claims_by_name, rows_of
 from pi_runners.profile.timeline import Claim
 
 _CALL = "StatefulPartitionedCall/"
@@ -137,13 +137,7 @@ def _einsum(operation: _Operation) -> Claim | None:
 
 
 def _convolution(images: int | None, filters: int | None, direction: Direction) -> Callable[[_Operation], Claim | None]:
-    """Return the claim of a convolution.
-
-    Args:
-        images: Number of the input with the images; ``None`` if they are the output.
-        filters: Number of the input with the filters; ``None`` if they are the output.
-        direction: Pass.
-    """
+    """Return the claim of a convolution, from the numbers of the inputs; ``None`` is the number of the output."""
 
     def claim(operation: _Operation) -> Claim | None:
         x = operation.output() if images is None else operation.input(images)
@@ -177,33 +171,17 @@ def _batch_norm(operation: _Operation) -> Claim | None:
     return operations.batch_normalisation(shape, direction)
 
 
-def _embedding_backward(operation: _Operation) -> Claim | None:
-    table, indices = operation.output(), operation.input(1)
-    return operations.embedding(table, indices, "backward")
-
-
-_CLAIMS: dict[str, Callable[[_Operation], Claim | None]] = {
-    "MatMul": _matmul,
-    "BatchMatMul": _matmul,
-    "BatchMatMulV2": _matmul,
-    "BatchMatMulV3": _matmul,
-    "Einsum": _einsum,
-    "Conv2D": _convolution(0, 1, "forward"),
-    "DepthwiseConv2dNative": _convolution(0, 1, "forward"),
-    "Conv2DBackpropInput": _convolution(None, 1, "backward"),
-    "Conv2DBackpropFilter": _convolution(0, None, "backward"),
-    "DepthwiseConv2dNativeBackpropInput": _convolution(None, 1, "backward"),
-    "DepthwiseConv2dNativeBackpropFilter": _convolution(0, None, "backward"),
-    "FusedBatchNormV3": _batch_norm,
-    "FusedBatchNormGradV3": _batch_norm,
-    "Softmax": rows_of("softmax"),
-    "LogSoftmax": rows_of("softmax"),
-    "SparseSoftmaxCrossEntropyWithLogits": rows_of("softmax"),
-    "SoftmaxCrossEntropyWithLogits": rows_of("softmax"),
-    "Sum": rows_of("reduction", "sum"),
-    "Mean": rows_of("reduction", "sum"),
-    "Max": rows_of("reduction", "max"),
-    "TopKV2": rows_of("sort"),
-    "GatherV2": operations.embedding_of,
-    "UnsortedSegmentSum": _embedding_backward,
-}
+_CLAIMS = claims_by_name(
+    ("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3", _matmul),
+    ("Einsum", _einsum),
+    ("Conv2D DepthwiseConv2dNative", _convolution(0, 1, "forward")),
+    ("Conv2DBackpropInput DepthwiseConv2dNativeBackpropInput", _convolution(None, 1, "backward")),
+    ("Conv2DBackpropFilter DepthwiseConv2dNativeBackpropFilter", _convolution(0, None, "backward")),
+    ("FusedBatchNormV3 FusedBatchNormGradV3", _batch_norm),
+    ("Softmax LogSoftmax SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits", rows_of("softmax")),
+    ("Sum Mean", rows_of("reduction", "sum")),
+    ("Max", rows_of("reduction", "max")),
+    ("TopKV2", rows_of("sort")),
+    ("GatherV2", operations.embedding_of),
+    ("UnsortedSegmentSum", lambda o: operations.embedding(o.output(), o.input(1), "backward")),
+)

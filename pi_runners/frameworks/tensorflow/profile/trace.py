@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,8 @@ class _Kinds:
         self._shapes = shapes
         self._modules: dict[str, bytes] = {}
         self._parsed: dict[str, Module] = {}
-        self._kinds: dict[tuple[str, ...], Kind] = {}
+        self.operation = lru_cache(_MAX_KINDS)(self._operation)
+        self.instruction = lru_cache(_MAX_KINDS)(self._instruction)
 
     def add_modules(self, modules: dict[str, bytes]) -> None:
         """Add compiled modules by their names, such as ``jit_step(20)``."""
@@ -47,35 +49,17 @@ class _Kinds:
             self._modules.setdefault(match["name"] if match else title, message)
             self._modules[title] = message
 
-    def instruction(self, event: HostEvent) -> Kind:
-        """Return the kind of an event of an instruction of XLA."""
-        name, module = str(event.stats["hlo_op"]), str(event.stats.get("hlo_module", ""))
-        key = ("hlo", module, str(event.stats.get("program_id", "")), name, event.name)
-        if key not in self._kinds:
-            kind = self._instruction(name, module, key[2])
-            if event.plane.startswith("/device:") and event.name != name:
-                kind = Kind(event.name[:300], layer_of_kernel(event.name), kind.claim)
-            if len(self._kinds) >= _MAX_KINDS:
-                return kind
-            self._kinds[key] = kind
-        return self._kinds[key]
-
-    def _instruction(self, name: str, module: str, number: str) -> Kind:
+    def _instruction(self, name: str, module: str, number: str, kernel: str) -> Kind:
+        """Return the kind of an instruction of XLA, by its name, its module, the number of that, and its kernel."""
         title = f"{module}({number})" if f"{module}({number})" in self._modules else module
         if title in self._modules and title not in self._parsed:
             self._parsed[title] = Module(self._modules[title])
-        kind = self._parsed[title].kind(name) if title in self._parsed else None
-        return kind or _named_instruction(name)
+        kind = (self._parsed[title].kind(name) if title in self._parsed else None) or _named_instruction(name)
+        return Kind(kernel[:300], layer_of_kernel(kernel), kind.claim) if kernel not in ("", name) else kind
 
-    def operation(self, operator: str, path: str) -> Kind:
+    def _operation(self, operator: str, path: str) -> Kind:
         """Return the kind of an operation of TensorFlow with this name in the trace."""
-        key = ("tf", operator, path)
-        if key not in self._kinds:
-            kind = Kind(operator, layer_of(operator), self._shapes.claim(operator, path))
-            if len(self._kinds) >= _MAX_KINDS:
-                return kind
-            self._kinds[key] = kind
-        return self._kinds[key]
+        return Kind(operator, layer_of(operator), self._shapes.claim(operator, path))
 
 
 def _named_instruction(name: str) -> Kind:
@@ -133,7 +117,10 @@ class _Reader:
             self._has_instructions = True
             if event.plane.startswith("/device:GPU"):
                 self._device = "cuda"
-            self._add(self.kinds.instruction(event), event, Level.DEVICE)
+            module, number = (str(event.stats.get(key, "")) for key in ("hlo_module", "program_id"))
+            kernel = name if event.plane.startswith("/device:") else ""
+            kind = self.kinds.instruction(str(event.stats["hlo_op"]), module, number, kernel)
+            self._add(kind, event, Level.DEVICE)
         elif event.plane.startswith("/device:"):
             if event.line.startswith("Stream"):
                 self._device = "cuda"
@@ -155,11 +142,7 @@ class _Reader:
         self._timeline.add(kind, (event.plane, event.thread), event.start, event.duration, level=level)
 
     def summary(self, steps: int, versions: dict[str, str]) -> TraceSummary:
-        """Return the content of the trace.
-
-        Raises:
-            TraceError: If it has no operations.
-        """
+        """Return the content of the trace."""
         if not self._has_instructions and not self._has_operations:
             raise TraceError(
                 "the trace has no operations of TensorFlow or JAX",
@@ -172,7 +155,6 @@ class _Reader:
         return TraceSummary(
             framework="jax" if "jax" in versions or self._is_jax else "tensorflow",
             division=division,
-            seconds=division.total / 1e6,
             steps=steps,
             device=self._device,
             versions=versions,

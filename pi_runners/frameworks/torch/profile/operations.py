@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from knowledge.domain.workload import Direction
 from pi_runners.profile import operations
-from pi_runners.profile.operations import rows_of
+from pi_runners.profile.operations import claims_by_name, rows_of
 from pi_runners.profile.timeline import Claim
 
 _BLAS = frozenset({"addmm", "mm", "bmm", "baddbmm", "addbmm", "addmv", "mv", "dot", "_int_mm", "_scaled_mm"})
@@ -164,50 +164,35 @@ def _first(numbers: Sequence[int], otherwise: int) -> int:
     return numbers[0] if numbers else otherwise
 
 
-_CLAIMS: dict[str, Callable[[Call], Claim]] = {
-    "convolution": _convolution(0, 3, "forward"),
-    "convolution_backward": _convolution(1, 4, "backward"),
-    "linear": _linear,
-    "addmm": _product(1),
-    "baddbmm": _product(1),
-    "mm": _product(0),
-    "bmm": _product(0),
-    "matmul": _product(0),
-    "native_batch_norm": _batch_norm(0, "forward"),
-    "batch_norm": _batch_norm(0, "forward"),
-    "native_batch_norm_backward": _batch_norm(1, "backward"),
-    "cudnn_batch_norm_backward": _batch_norm(0, "backward"),
-    "layer_norm": _layer_norm(0, "forward"),
-    "native_layer_norm": _layer_norm(0, "forward"),
-    "native_layer_norm_backward": _layer_norm(1, "backward"),
-    "softmax": rows_of("softmax", direction="forward"),
-    "_softmax": rows_of("softmax", direction="forward"),
-    "log_softmax": rows_of("softmax", direction="forward"),
-    "_log_softmax": rows_of("softmax", direction="forward"),
-    "_softmax_backward_data": rows_of("softmax", direction="backward"),
-    "_log_softmax_backward_data": rows_of("softmax", direction="backward"),
-    "scaled_dot_product_attention": _attention(0, "forward"),
-    "_scaled_dot_product_flash_attention_for_cpu_backward": _attention(1, "backward"),
-    "_scaled_dot_product_flash_attention_backward": _attention(1, "backward"),
-    "_scaled_dot_product_efficient_attention_backward": _attention(1, "backward"),
-    "_scaled_dot_product_cudnn_attention_backward": _attention(1, "backward"),
-    "embedding": operations.embedding_of,
-    "embedding_dense_backward": _embedding_backward,
-    "lstm": _recurrent("lstm"),
-    "gru": _recurrent("gru"),
-    "rnn_tanh": _recurrent("vanilla"),
-    "mkldnn_rnn_layer_backward": _mkldnn_rnn_backward,
-    "_cudnn_rnn_backward": lambda call: operations.claim("recurrent", direction="backward"),
-    "sum": rows_of("reduction", "sum"),
-    "mean": rows_of("reduction", "sum"),
-    "max": rows_of("reduction", "max"),
-    "amax": rows_of("reduction", "max"),
-    "argmax": rows_of("reduction"),
-    "norm": rows_of("reduction"),
-    "linalg_vector_norm": rows_of("reduction"),
-    "sort": rows_of("sort"),
-    "argsort": rows_of("sort"),
-    "topk": rows_of("sort"),
-    "fft_rfft": rows_of("fft"),
-    "_fft_r2c": rows_of("fft"),
-}
+_CLAIMS = claims_by_name(
+    ("convolution", _convolution(0, 3, "forward")),
+    ("convolution_backward", _convolution(1, 4, "backward")),
+    ("linear", _linear),
+    ("addmm baddbmm", _product(1)),
+    ("mm bmm matmul", _product(0)),
+    ("native_batch_norm batch_norm", _batch_norm(0, "forward")),
+    ("native_batch_norm_backward", _batch_norm(1, "backward")),
+    ("cudnn_batch_norm_backward", _batch_norm(0, "backward")),
+    ("layer_norm native_layer_norm", _layer_norm(0, "forward")),
+    ("native_layer_norm_backward", _layer_norm(1, "backward")),
+    ("softmax _softmax log_softmax _log_softmax", rows_of("softmax")),
+    ("_softmax_backward_data _log_softmax_backward_data", rows_of("softmax", direction="backward")),
+    ("scaled_dot_product_attention", _attention(0, "forward")),
+    (
+        "_scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_flash_attention_backward "
+        "_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward",
+        _attention(1, "backward"),
+    ),
+    ("embedding", operations.embedding_of),
+    ("embedding_dense_backward", _embedding_backward),
+    ("lstm", _recurrent("lstm")),
+    ("gru", _recurrent("gru")),
+    ("rnn_tanh", _recurrent("vanilla")),
+    ("mkldnn_rnn_layer_backward", _mkldnn_rnn_backward),
+    ("_cudnn_rnn_backward", lambda call: operations.claim("recurrent", direction="backward")),
+    ("sum mean", rows_of("reduction", "sum")),
+    ("max amax", rows_of("reduction", "max")),
+    ("argmax norm linalg_vector_norm", rows_of("reduction")),
+    ("sort argsort topk", rows_of("sort")),
+    ("fft_rfft _fft_r2c", rows_of("fft")),
+)

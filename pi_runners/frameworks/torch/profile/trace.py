@@ -84,7 +84,6 @@ def _summary(timeline: Timeline, steps: list[tuple[float, float]], device: str, 
     return TraceSummary(
         framework="torch",
         division=division,
-        seconds=division.total / 1e6,
         steps=len(steps),
         device=device,
         warnings=tuple(warnings),
