@@ -200,7 +200,8 @@ def _build(lock: StackLock, folder: Path) -> None:
 def _install(lock: StackLock, scratch: Path, where: Sequence[str]) -> None:
     requirements = scratch / "requirements.txt"
     requirements.write_text(lock.requirements, encoding="utf-8")
-    _build_with_uv(["pip", "install", *where, "--no-deps", "--no-config", "--require-hashes", "-r", str(requirements)], lock)
+    options = ("--no-deps", "--no-config", "--require-hashes", "-r", str(requirements))
+    _build_with_uv(["pip", "install", *where, *options], lock)
 
 
 def _build_with_uv(arguments: Sequence[str], lock: StackLock) -> None:
