@@ -17,7 +17,7 @@ from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.locks.lock import Lock, LockedFile, LockedVersion
 from advisor.resolve.candidates.problem import Candidate, NoStackError
-from advisor.resolve.explanation.alternatives import best_with_version
+from advisor.resolve.explanation.alternatives import best_alternative
 from advisor.resolve.explanation.no_stack import error_about_size
 from advisor.resolve.optimum.baseline import verify
 from advisor.resolve.optimum.request import ResolutionRequest, solve
@@ -113,7 +113,7 @@ def _reasons_for_older(
 
 def _cost_of_version(request: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version) -> str:
     """Return what the stack that minimises the changes loses if a package has a newer version."""
-    other = best_with_version(request, optimum, name, version)
+    other = best_alternative(request, optimum, name, f"==={version}", version)
     if other.conflict:
         return f"no stack with {version} passes the gate: {other.conflict[0]}"
     criterion, difference = next(((n, d) for n, d in other.worse if d > 0), ("", 0))

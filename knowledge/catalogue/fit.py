@@ -93,9 +93,7 @@ def _missing_capability(choice: SettingChoice, hardware: HardwareProfile) -> Mis
 def contradictions(settings: Mapping[str, Scalar], *, backend: str = ANY) -> list[str]:
     """Return a sentence for each two settings that contradict each other, in the order of the catalogue.
 
-    Args:
-        settings: Values by name of the setting.
-        backend: Name of the framework; :data:`ANY` for what contradicts in any of them.
+    They contradict each other in a framework; with :data:`ANY`, in any of them.
     """
     pairs: dict[frozenset[str], str] = {}
     for name in (name for name in shipped_settings() if name in settings):

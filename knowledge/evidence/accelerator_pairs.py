@@ -117,10 +117,8 @@ def accelerator_pairs(observations: Iterable[Observation]) -> tuple[AcceleratorP
     size at which each is the fastest.
 
     A ratio of :data:`MARGIN` times that of the bandwidths and peak rates is a mistake of a table: of two such rows, the
-    one that fewer others can be compared with is left out.
-
-    Args:
-        observations: Observations; those that are neither published rows nor results of MLPerf are ignored.
+    one that fewer others can be compared with is left out. Observations that are neither published rows nor results of
+    MLPerf are ignored.
     """
     groups: dict[_Configuration, dict[tuple[str, str], list[tuple[Observation, AcceleratorModel]]]]
     groups = defaultdict(lambda: defaultdict(list))

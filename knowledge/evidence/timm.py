@@ -146,9 +146,7 @@ def closest_models(name: str) -> list[str]:
 def timm_contrasts(model: str = "", tables: TimmTables | None = None) -> Iterator[Contrast]:
     """Yield the median log ratio of each family in each comparison, or the own log ratios of a model.
 
-    Args:
-        model: Name of a model; empty for the families.
-        tables: The tables, by default those that ship.
+    By default, the tables are the shipped ones.
     """
     shipped = tables or timm_tables()
     if model:

@@ -152,7 +152,9 @@ def _microarchitecture(machine: str, fields: dict[str, str], features: Iterable[
     targets = archspec.cpu.TARGETS
     if machine not in targets:
         return machine, ""
-    vendor = fields.get("vendor_id", "") or _arm_vendor(fields.get("CPU implementer", ""))
+    vendor = fields.get("vendor_id", "")
+    if implementer := fields.get("CPU implementer"):
+        vendor = vendor or archspec.cpu.schema.TARGETS_JSON["conversions"]["arm_vendors"].get(implementer, "")
     if not fields and machine == platform.machine() and platform.system() != "Linux":
         host = archspec.cpu.host()
         return host.name, host.vendor
@@ -176,13 +178,6 @@ def _microarchitecture(machine: str, fields: dict[str, str], features: Iterable[
 
 def _specificity(target: Any) -> tuple[int, int, str]:
     return len(target.ancestors), len(target.features), target.name
-
-
-def _arm_vendor(implementer: str) -> str:
-    from archspec.cpu.schema import TARGETS_JSON
-
-    names: dict[str, str] = TARGETS_JSON["conversions"]["arm_vendors"]
-    return names.get(implementer, "")
 
 
 def _memory(root: Path, unknown: list[str]) -> int | None:

@@ -17,12 +17,9 @@ _FOLDERS = (
 
 
 def installed_libraries(names: Iterable[str]) -> Mapping[str, Path]:
-    """Return the paths of installed shared libraries; those that are not installed are absent.
+    """Return the paths of installed shared libraries by file names such as ``libjemalloc.so.2``; others are absent.
 
     The dynamic linker's cache comes first, then the usual library directories of Linux.
-
-    Args:
-        names: File names, such as ``libjemalloc.so.2``.
     """
     cached = _linker_cache()
     paths: dict[str, Path] = {}
@@ -69,13 +66,10 @@ def allowed_processors() -> frozenset[int] | None:
 
 
 def node_processors(number: int, *, nodes: Path = _NODES) -> frozenset[int] | None:
-    """Return the processors of a NUMA node; ``None`` if the machine has no such node.
+    """Return the processors of the NUMA node with a number; ``None`` if the machine has no such node.
 
-    Memory then comes from the same node: Linux allocates a page on the node of the processor that touches it first.
-
-    Args:
-        number: Number of the node.
-        nodes: Directory in which the kernel describes its nodes.
+    Memory then comes from the same node: Linux allocates a page on the node of the processor that touches it first. The
+    kernel describes its nodes in the directory ``nodes``.
     """
     try:
         text = (nodes / f"node{number}" / "cpulist").read_text(encoding="ascii")

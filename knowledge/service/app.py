@@ -69,12 +69,9 @@ class ServiceError(Exception):
 def create_app(
     store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_bytes: int = LARGEST_BODY_BYTES
 ) -> FastAPI:
-    """Return the service of a knowledge base.
+    """Return the service of a knowledge base, which the caller closes after the service has ended.
 
-    Args:
-        store: The knowledge base; the caller closes it after the service has ended.
-        catalogue: The program's indicators.
-        most_bytes: Largest body of a request.
+    ``most_bytes`` is the largest body of a request.
     """
     metrics = ServiceMetrics(store)
     # One delivery at a time: each checks what is stored before it writes.

@@ -13,7 +13,7 @@ it fails, it changes nothing. Each iterator reads one consistent state.
 Identity: the identity of an observation is the hash of its content. Adding an observation that is already stored
 changes nothing, and stored observations never change, so knowledge bases merge in any order to the same content. Only
 ``remove`` deletes, and it deletes whole blocks. Exception: when a newer program opens the knowledge base, observations
-that only earlier shipped files brought are deleted; see :mod:`knowledge.store.shipped_rows`.
+that only earlier shipped files brought are deleted; see :mod:`knowledge.store.shipped_files`.
 
 Derived values: values that other modules compute from observations can be cached in the knowledge base, with the digest
 of the observations that they were computed from. They can be deleted at any time.
@@ -197,19 +197,17 @@ class KnowledgeBase(Protocol):
         """Check all records against their hashes, and yield one sentence for each damaged record."""
 
     def load_derived(self, kind: str, digests: Iterable[tuple[str, str]]) -> dict[str, Any]:
-        """Return cached derived values by key; values that were computed from other observations are left out.
+        """Return cached derived values of a kind, such as ``evidence``, by key.
 
-        Args:
-            kind: Kind of the values, such as ``evidence``.
-            digests: Keys, each with the digest of the observations that its value must have been computed from.
+        Each key comes with the digest of the observations that its value must have been computed from; values that were
+        computed from other observations are left out.
         """
 
     def store_derived(self, kind: str, values: Iterable[tuple[str, str, Any]]) -> None:
-        """Cache derived values; do nothing if the database cannot be written.
+        """Cache derived values of a kind; do nothing if the database cannot be written.
 
-        Args:
-            kind: Kind of the values.
-            values: Key, digest of the observations that the value was computed from, and JSON-serialisable value.
+        A value, which is JSON-serialisable, comes after its key and the digest of the observations that it was computed
+        from.
         """
 
     def content(self) -> Content:

@@ -37,8 +37,7 @@ from knowledge.store.quarantine import (
     read_quarantine,
 )
 from knowledge.store.removal import delete_observations, delete_unused, record_removal
-from knowledge.store.shipped_files import ShippedFile
-from knowledge.store.shipped_rows import is_current, update_shipped_rows
+from knowledge.store.shipped_files import ShippedFile, is_current, update_shipped_rows
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.state_hash import EMPTY, combine
 from knowledge.store.tokens import Token, new_token, timestamp
@@ -293,7 +292,7 @@ class SqlKnowledgeBase(KnowledgeBase):
             return frozenset(connection.execute(select(table.c.id).where(table.c.shipped.is_not(None))).scalars())
 
     def add_shipped(self, files: Collection[ShippedFile], *, version: int) -> None:
-        """Import the shipped observation files; see :func:`knowledge.store.shipped_rows.update_shipped_rows`."""
+        """Import the shipped observation files; see :func:`knowledge.store.shipped_files.update_shipped_rows`."""
         with self._read() as connection:
             if is_current(connection, files, version=version):
                 return

@@ -74,11 +74,6 @@ def combine(digest: str, members: Iterable[str], *, sign: int = 1) -> str:
 
     It is the sum of the members' hashes modulo 2^256 (AdHash: Bellare and Micciancio, "A New Paradigm for
     Collision-Free Hashing", Eurocrypt 1997). Accidental collisions are practically impossible, and a forged one would
-    bring no advantage.
-
-    Args:
-        digest: Digest before the change.
-        members: Hashes of the members, in hexadecimal.
-        sign: 1 to add the members, -1 to remove them.
+    bring no advantage. Hashes are in hexadecimal; the sign is 1 to add members, -1 to remove them.
     """
     return f"{(int(digest, 16) + sign * sum(int(member, 16) for member in members)) % _MODULUS:064x}"

@@ -39,15 +39,10 @@ class Token:
 
 
 def new_token(*, role: str, source: str, days: float | None) -> tuple[str, Token]:
-    """Return a new token and its record.
-
-    Args:
-        role: What the token permits; one of :data:`ROLES`.
-        source: Source of the observations that are delivered with the token.
-        days: Validity in days; unlimited if none.
+    """Return a new token and its record; the token is valid for some days, or without a limit.
 
     Raises:
-        InputError: If there is no such role.
+        InputError: If the role is not one of :data:`ROLES`.
     """
     if role not in ROLES:
         raise InputError(f"there is no role `{role}`", hint=f"use {' or '.join(f'`{name}`' for name in ROLES)}")

@@ -1,8 +1,9 @@
 """The frameworks: a folder for each, found by its name.
 
-The modules of a folder run inside measured environments, as :mod:`pi_runners.harness` does; `operations` has the class
-of the backend, such as ``TorchBackend``. Its folder ``profile`` reads traces, and its file ``framework.toml`` describes
-the framework for the rest of the program (:mod:`knowledge.domain.frameworks`).
+The modules of a folder run inside measured environments, as :mod:`pi_runners.harness` does: `operations` has the class
+of the backend, such as ``TorchBackend``; `models`, if there is one, has the function `build` for whole models. Its
+folder ``profile`` reads traces, and its file ``framework.toml`` describes the framework for the rest of the program
+(:mod:`knowledge.domain.frameworks`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from advisor.index.cache import DiskCache
-from advisor.project.code.files import SourceFile
+from advisor.project.code.files import SourceFile, project_files
 from advisor.project.workload.proposal import propose_workload
 from knowledge.estimate.workloads import workload_catalogue
 
@@ -240,3 +240,12 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
     propose_workload(tmp_path)
 
     assert not (tmp_path / "ran").exists()
+
+
+def test_directories_that_are_nested_very_deeply_are_not_searched(tmp_path: Path) -> None:
+    deepest = tmp_path.joinpath(*["a"] * 200)
+    deepest.mkdir(parents=True)
+    for folder in (tmp_path, tmp_path / "a" / "a", deepest):
+        (folder / "train.py").write_text("import torch\n")
+
+    assert [Path(file.name).parts for file in project_files(tmp_path)] == [("train.py",), ("a", "a", "train.py")]

@@ -28,7 +28,7 @@ from tests.knowledge.shipped_stores import content_of, rows, small_files
 KILLED = """
 import os, signal, sys
 import sqlalchemy as sa
-from knowledge.store import engine, shipped_rows, tables
+from knowledge.store import engine, shipped_files, tables
 
 def stop(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -37,11 +37,11 @@ def stop_after(*arguments, **options):
     insert(*arguments, **options)
     stop()
 
-insert = shipped_rows.add_shipped_lines
+insert = shipped_files.add_shipped_lines
 if sys.argv[2] == "tables":
     sa.event.listen(tables.observation, "before_create", stop)
 else:
-    shipped_rows.add_shipped_lines = stop_after
+    shipped_files.add_shipped_lines = stop_after
 engine.open_knowledge_base(sys.argv[1])
 """
 FULL_DISK = """

@@ -38,7 +38,7 @@ from tests.knowledge.shipped_stores import (
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from knowledge.store import shipped_rows
+from knowledge.store import shipped_files
 from knowledge.store.engine import open_knowledge_base
 from tests.knowledge.shipped_stores import sets_of_files
 
@@ -46,7 +46,7 @@ def stop(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 with open_knowledge_base(sys.argv[1], shipped=False) as store:
-    setattr(shipped_rows, sys.argv[2], stop)
+    setattr(shipped_files, sys.argv[2], stop)
     store.add_shipped(sets_of_files()[1], version=2)
 """
 

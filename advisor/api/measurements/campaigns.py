@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.api.indexes import open_indexes
@@ -108,7 +108,9 @@ def open_campaign(
         UnavailableError: If an index cannot be read, or the disk has too little free space (exit code 4).
     """
     options, executor, indexes = options or CampaignOptions(), executor or ExecutorOptions(), indexes or IndexOptions()
-    content, target = read_matrix(Path(matrix)), _target(options, _default_python(executor))
+    # An image has an interpreter of its own.
+    python = f"{sys.version_info.major}.{sys.version_info.minor}" if executor.name == "kubernetes" else sys.executable
+    content, target = read_matrix(Path(matrix)), _target(options, python, is_remote=executor.name != "local")
     name = target.campaign_name(content)
     directory = CampaignDirectory(home or campaigns_directory(knowledge) / name)
     settings = dict(executor.options)
@@ -122,7 +124,6 @@ def open_campaign(
         # Wrong options are reported before anything is resolved.
         open_engine(executor.name, settings, directory, CampaignPlan(name=name, blocks=()))
         with open_indexes(indexes, Path.cwd()) as client:
-            target = replace(target, is_remote=executor.name != "local")
             plan = expand_matrix(content, target, client=client, max_runs=options.max_runs, progress=progress)
             for dropped in plan.dropped:
                 progress(f"dropped {dropped.label}: {dropped.reason}")
@@ -179,15 +180,12 @@ def campaigns_directory(knowledge: str | None) -> Path:
     return Path(default_address().removeprefix("sqlite:///")).parent / "campaigns"
 
 
-def _default_python(executor: ExecutorOptions) -> str:
-    """Return the interpreter of an executor: an image has an interpreter of its own."""
-    here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return here if executor.name == "kubernetes" else sys.executable
-
-
-def _target(options: CampaignOptions, python: str) -> CampaignTarget:
+def _target(options: CampaignOptions, python: str, *, is_remote: bool = False) -> CampaignTarget:
     return CampaignTarget(
-        hardware=find_profile(options.hardware), python=options.python or python, repetition=options.repetition
+        hardware=find_profile(options.hardware),
+        python=options.python or python,
+        repetition=options.repetition,
+        is_remote=is_remote,
     )
 
 

@@ -36,7 +36,7 @@ def plan_block(
     stacks: Sequence[str],
     client: IndexClient,
     *,
-    indicator_options: IndicatorOptions,
+    options: IndicatorOptions,
     sampling: SamplingOptions,
     python: str = sys.executable,
     name: str | None = None,
@@ -51,31 +51,25 @@ def plan_block(
         UnavailableError: If an index cannot be read.
     """
     hardware = detect()
-    device = choose_device(indicator_options.device, hardware)
-    cases = choose_cases(
-        indicators,
-        size=indicator_options.size,
-        shapes=indicator_options.shapes,
-        parameters=None if indicator_options.parameters is None else dict(indicator_options.parameters),
-    )
-    if indicator_options.workload is not None:
-        cases = (*cases, *workload_cases(indicator_options.workload)[0])
-    axes = {setting: list(values) for setting, values in indicator_options.settings.items()}
-    settings = ({}, *expand_settings(axes)) if axes else ({},)
+    device = choose_device(options.device, hardware)
+    cases = choose_cases(indicators, size=options.size, shapes=options.shapes, parameters=options.parameters)
+    if options.workload is not None:
+        cases = (*cases, *workload_cases(options.workload)[0])
+    settings = ({}, *expand_settings(options.settings)) if options.settings else ({},)
     check_fit(
         cases,
-        indicator_options.dtypes,
+        options.dtypes,
         hardware,
         device=device,
         backends=backends_of(stacks),
         free_bytes=psutil.virtual_memory().available,
     )
-    locker: StackLocker = StackLocker(client, hardware)
+    locker = StackLocker(client, hardware)
     locks = [locker.lock(stack.split(), python) for stack in stacks]
     arms = plan_arms(
         [(lock, setting) for lock in locks for setting in settings],
         cases,
-        dtypes=indicator_options.dtypes,
+        dtypes=options.dtypes,
         device=device,
         control=sampling.controls,
     )
@@ -159,11 +153,8 @@ def measure(
         UnavailableError: If an index or the knowledge base is not available (exit code 4).
     """
     indicators, stacks = listed(indicators), listed(stacks)
-    indexes, sampling, environment = (
-        indexes or IndexOptions(),
-        sampling or SamplingOptions(),
-        environment or EnvironmentOptions(),
-    )
+    sampling, environment = sampling or SamplingOptions(), environment or EnvironmentOptions()
+    indexes = indexes or IndexOptions()
     if not indicators or not stacks or sampling.rounds < 1:
         raise InputError("there is nothing to measure", hint="name an indicator, a stack, and at least one round")
     with open_indexes(indexes, Path.cwd()) as client:
@@ -171,7 +162,7 @@ def measure(
             indicators,
             stacks,
             client,
-            indicator_options=options or IndicatorOptions(),
+            options=options or IndicatorOptions(),
             sampling=sampling,
             python=environment.python,
         )

@@ -182,7 +182,7 @@ def _planned_indicators(
             indicators or (),
             block_group.stack,
             client,
-            indicator_options=options,
+            options=options,
             sampling=sampling,
             python=python,
             name=block_group.resume,

@@ -24,6 +24,8 @@ MOST_FILES = 10_000
 MOST_FILE_BYTES = 2_000_000
 """Larger files are not read."""
 _MOST_DIRECTORIES = 5000
+_DEEPEST = 100
+"""Directories below this level are not searched; `os.walk` is recursive before Python 3.12."""
 _HIDDEN_DIRECTORIES = frozenset({".github", ".gitlab", ".circleci", ".devcontainer"})
 """Hidden directories that are searched for other files than source files."""
 _SUFFIXES = (".py", ".ipynb")
@@ -77,7 +79,8 @@ def project_files(directory: Path, patterns: Sequence[str] = ()) -> Iterator[Sou
     hidden = _HIDDEN_DIRECTORIES if patterns else frozenset()
     top, count = os.path.join(directory, ""), 0
     for folder, folders, names in islice(os.walk(top), _MOST_DIRECTORIES):
-        searched = (name for name in folders if _is_searched_name(name, hidden))
+        is_deep = folder.count(os.sep) - top.count(os.sep) >= _DEEPEST
+        searched = (name for name in folders if not is_deep and _is_searched_name(name, hidden))
         folders[:] = sorted(name for name in searched if not os.path.exists(os.path.join(folder, name, "pyvenv.cfg")))
         for path in (os.path.join(folder, name) for name in sorted(filter(is_file, names))):
             try:

@@ -247,14 +247,20 @@ def _roots(values: _SetupValues, extras: Iterable[str]) -> Iterator[RootRequirem
     entries = list(_entries(values))
     check_available(selected, {name for name, _, _ in entries if name}, values.path)
     for extra in ("", *selected):
-        for marker, line in ((marker, line) for name, marker, lines in entries if name == extra for line in lines):
-            root = parse_root(line, place_of(values.path, values.text, line), values.path.parent)
-            own = root.requirement.marker
-            try:
-                root.requirement.marker = Marker(f"({own}) and ({marker})" if own else marker) if marker else own
-            except InvalidMarker:
-                raise InputError(f"`{values.path}`: the marker `{marker}` of `extras_require` is malformed") from None
-            yield replace(root, path=str(values.path))
+        for name, marker, lines in entries:
+            if name == extra:
+                yield from (_root(values, line, marker) for line in lines)
+
+
+def _root(values: _SetupValues, line: str, marker: str) -> RootRequirement:
+    root = parse_root(line, place_of(values.path, values.text, line), values.path.parent)
+    if marker:
+        own = root.requirement.marker
+        try:
+            root.requirement.marker = Marker(f"({own}) and ({marker})" if own else marker)
+        except InvalidMarker:
+            raise InputError(f"`{values.path}`: the marker `{marker}` of `extras_require` is malformed") from None
+    return replace(root, path=str(values.path))
 
 
 def _entries(values: _SetupValues) -> Iterator[tuple[str, str, list[str]]]:

@@ -19,18 +19,13 @@ from knowledge.estimate.setting_effect import MeasurementSource, SettingEffect
 _MOST_KINDS = 3
 _MOST_WARNINGS = 2
 """Number of settings to avoid that are listed one by one, if there are more than one further."""
-_VERDICTS: Mapping[Status | None, Literal["set", "allow", "avoid", "maybe"]] = {
-    "recommended": "set",
-    "offered": "allow",
-    "advised-against": "avoid",
-    None: "maybe",
+_VERDICTS: Mapping[Status | None, tuple[Literal["set", "allow", "avoid", "maybe"], str]] = {
+    "recommended": ("set", "set"),
+    "offered": ("allow", "only with `--allow reduced-precision`:"),
+    "advised-against": ("avoid", "do not set"),
+    None: ("maybe", "not a part of the advice:"),
 }
-_STATUSES: Mapping[Status | None, str] = {
-    "recommended": "set",
-    "offered": "only with `--allow reduced-precision`:",
-    "advised-against": "do not set",
-    None: "not a part of the advice:",
-}
+"""What reports say first about a setting, and what the details say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +69,8 @@ def setting_rows(report: AdviceResult) -> tuple[tuple[SettingRow, ...], int]:
         actions = _precision(key, report.request.score.settings) if own is None else _actions(own, clear)
         notes = [*actions, *([f"the project sets {present}"] if present else [])]
         effect = _effect_in_words(clear, len(effects))
-        rows.append(
-            SettingRow(verdict=_VERDICTS[own.status if own else None], setting=name, effect=effect, notes=tuple(notes))
-        )
+        verdict, _ = _VERDICTS[own.status if own else None]
+        rows.append(SettingRow(verdict=verdict, setting=name, effect=effect, notes=tuple(notes)))
         listed += 1
     return tuple(_with_few_warnings(rows)), len(groups) - listed
 
@@ -186,7 +180,7 @@ def setting_lines(
         if not clear:
             unclear.append(f"`{listed[0].setting}` in {listed[0].package}")
             continue
-        status = _STATUSES[own.status if own else None] if own or len(listed) == 1 else "depends on the workload:"
+        status = _VERDICTS[own.status if own else None][1] if own or len(listed) == 1 else "depends on the workload:"
         yield f"{status} {_effect_text(clear, len(listed))}{_notes(own, key)}"
     if together := combined_line(recommended, combined):
         yield together

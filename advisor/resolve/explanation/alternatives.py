@@ -91,9 +91,11 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
 
     graph = graphs.dependency_graph(request.problem, request.source, advice.optimum.stack)
     paths, has_more = graphs.paths_to(graph, name)
-    against_newest = None if newest == candidate.version else best_with_version(request, advice.optimum, name, newest)
+    against_newest = None
+    if newest != candidate.version:
+        against_newest = best_alternative(request, advice.optimum, name, f"==={newest}", newest)
     others = ",".join(f"!={version}" for version in sorted({candidate.version, newest}))
-    runner_up = _alternative(request, advice.optimum, name, Requirement(f"{name}{others}"), None)
+    runner_up = best_alternative(request, advice.optimum, name, others, newest)
     return Explanation(
         name=name,
         version=candidate.version,
@@ -110,37 +112,26 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
     )
 
 
-def best_with_version(
-    request: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version
+def best_alternative(
+    request: ResolutionRequest, optimum: Optimum, name: NormalizedName, specifier: str, version: Version
 ) -> Alternative:
-    """Return the best stack of a request with another version of a package than its optimum has."""
-    return _alternative(request, optimum, name, Requirement(f"{name}==={version}"), version)
-
-
-def _alternative(
-    request: ResolutionRequest,
-    optimum: Optimum,
-    name: NormalizedName,
-    requirement: Requirement,
-    version: Version | None,
-) -> Alternative:
+    """Return the best stack whose version of a package a specifier admits; without one, its version is `version`."""
     own = request.with_score(reference=optimum.newest)
-    root = RootRequirement(requirement=requirement, origin="assumed for this comparison")
+    root = RootRequirement(requirement=Requirement(f"{name}{specifier}"), origin="assumed for this comparison")
     other = own.with_problem(request.problem.with_roots([root]))
-    stated_version = version or Version("0")
     try:
         best = solve(other)
     except (StackTooLargeError, SearchLimitError) as error:
-        return Alternative(version=stated_version, conflict=(error.message,))
+        return Alternative(version=version, conflict=(error.message,))
     except InfeasibleError:
         conflict = find_conflict(other)
         lines = ("no stack was found",) if conflict is None else describe_conflict(conflict, other)
-        return Alternative(version=stated_version, conflict=lines)
+        return Alternative(version=version, conflict=lines)
     if best.stopped:
-        return Alternative(version=stated_version, conflict=(f"not compared: {best.stopped}",))
+        return Alternative(version=version, conflict=(f"not compared: {best.stopped}",))
     values = zip(best.bounds, optimum.bounds, strict=True)
     return Alternative(
-        version=best.stack.versions.get(name, stated_version),
+        version=best.stack.versions.get(name, version),
         worse=tuple((b.objective, b.value - a.value) for b, a in values if b.value != a.value),
         libyears=request.score.libyears(best.stack) - request.score.libyears(optimum.stack),
         prediction=request.score.estimator.predict(best.stack.versions, optimum.stack.versions),

@@ -87,10 +87,8 @@ def inference_benchmark(name: str, round_: str) -> tuple[str, int]:
 
 def find_machine(system: str) -> tuple[str, dict[str, Any]] | None:
     """Return the name of the machine that a system's name begins with, and its properties."""
-    for name, machine in mlperf_facts()["machines"].items():
-        if re.match(rf"{name}(?![a-z0-9])", system, re.IGNORECASE):
-            return name, machine
-    return None
+    machines = mlperf_facts()["machines"].items()
+    return next((m for m in machines if re.match(rf"{m[0]}(?![a-z0-9])", system, re.IGNORECASE)), None)
 
 
 def benchmark_name(name: str, round_: str) -> str:

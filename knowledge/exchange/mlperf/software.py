@@ -257,7 +257,5 @@ def _generic(text: str) -> str:
 
 
 def _of_place(place: str) -> str:
-    for entry in mlperf_facts()["sources"]:
-        if place and re.search(entry["match"], place):
-            return str(entry["framework"])
-    return "unknown"
+    matches = (entry for entry in mlperf_facts()["sources"] if place and re.search(entry["match"], place))
+    return str(next(matches, {"framework": "unknown"})["framework"])

@@ -47,11 +47,7 @@ class InferenceResult:
 
 
 def read_summary(text: str, rules: InferenceRules) -> InferenceResult:
-    """Read a summary.
-
-    Args:
-        text: Content of ``mlperf_log_summary.txt``.
-        rules: Rules of the round: which figure of a scenario is published.
+    """Read a ``mlperf_log_summary.txt``; the rules of the round say which figure of a scenario is published.
 
     Raises:
         UnreadableResultError: If it contains no valid result of a performance run.

@@ -58,9 +58,7 @@ def contradicted_hosts(measurements: Sequence[Measurement]) -> Mapping[int, str]
     contradict each other. Of two that contradict only each other, one stays if it alone agrees with a third host that
     has the same accelerator; else both are taken out.
 
-    Args:
-        measurements: The rows of a table; those without a setting ``host``, and those on accelerators that are not in
-            the catalogue, are not compared.
+    Rows without a setting ``host``, and rows on accelerators that are not in the catalogue, are not compared.
     """
     hosts = _hosts(measurements)
     conflicts: dict[tuple[int, int], str] = {}

@@ -10,7 +10,7 @@ from itertools import combinations
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
 from knowledge.exchange.admission import peak_flops
 from knowledge.exchange.published.measurement import Measurement
-from knowledge.hardware.accelerators import AcceleratorModel, closest_models, find_accelerator
+from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator
 from knowledge.hardware.partitions import part_of, share_of, states_part
 from knowledge.hardware.shipped_machines import find_processor
 
@@ -99,12 +99,6 @@ def unknown_gpu(m: Measurement) -> str | None:
     if not m.gpu or is_cpu(m.gpu) or _model(m) is not None:
         return None
     return m.gpu
-
-
-def hint_for(gpu: str) -> str:
-    """Return the nearest names of the catalogue as a hint; empty if there are none."""
-    nearest = closest_models(gpu)[:3]
-    return f"the nearest known ones are {', '.join(f'`{name}`' for name in nearest)}" if nearest else ""
 
 
 def _model(m: Measurement) -> AcceleratorModel | None:

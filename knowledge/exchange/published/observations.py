@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -15,9 +16,10 @@ from knowledge.exchange.files import SkippedLine
 from knowledge.exchange.ngc import CONTAINER_INDEX
 from knowledge.exchange.published.checks import Group, check_table
 from knowledge.exchange.published.columns import RowError, TableRow, read_table
-from knowledge.exchange.published.machine import accelerators_in, hint_for, is_cpu, make_hardware, unknown_gpu
+from knowledge.exchange.published.machine import accelerators_in, is_cpu, make_hardware, unknown_gpu
 from knowledge.exchange.published.measurement import Measurement, read_measurement
 from knowledge.exchange.published.names import read_word, task_names
+from knowledge.hardware.accelerators import closest_models
 
 PUBLISHED_INDEX = "published"
 """Index of packages whose origin a table does not state."""
@@ -87,7 +89,7 @@ def read_published_content(content: bytes, *, where: str, today: date | None = N
         skipped=tuple(skipped),
         duplicates=duplicates,
         repetitions=sum(len(group.values) - 1 for group in groups),
-        warnings=(*_column_warnings(table.unknown), *_name_warnings(measurements)),
+        warnings=tuple(_warnings(table.unknown, measurements)),
     )
 
 
@@ -109,33 +111,22 @@ def _measurements(rows: tuple[TableRow, ...], today: date | None) -> tuple[list[
     return measurements, skipped
 
 
-def _column_warnings(unknown: tuple[str, ...]) -> list[TableWarning]:
-    if not unknown:
-        return []
-    names = ", ".join(f"`{name}`" for name in unknown)
-    return [
-        TableWarning(
-            message=f"columns that are not read: {names}", hint="write settings as `settings` (`name=value;...`)"
-        )
-    ]
-
-
-def _name_warnings(measurements: list[Measurement]) -> list[TableWarning]:
-    gpus = sorted({gpu for m in measurements if (gpu := unknown_gpu(m)) is not None})
-    tasks = sorted({m.task.name for m in measurements if not m.task.listed})
-    other = [m for m in measurements if m.precision != read_word("precision", m.row.text("precision"))]
-    contradictions = f"the unit of {len(other)} rows names another precision than their column; the unit counts"
-    return [
-        *([TableWarning(message=contradictions, hint=f"line {other[0].row.number} is the first")] if other else ()),
-        *(TableWarning(message=f"the GPU `{gpu}` is unknown and keeps its name", hint=hint_for(gpu)) for gpu in gpus),
-        *(
-            TableWarning(
-                message=f"the task `{task}` is unknown and keeps its name",
-                hint=suggest(task, task_names(), otherwise=""),
-            )
-            for task in tasks
-        ),
-    ]
+def _warnings(unknown: Sequence[str], measurements: Sequence[Measurement]) -> Iterator[TableWarning]:
+    """Yield what is not fully known of a table: its unknown columns, precisions, GPUs and tasks."""
+    if unknown:
+        names = ", ".join(f"`{name}`" for name in unknown)
+        hint = "write settings as `settings` (`name=value;...`)"
+        yield TableWarning(message=f"columns that are not read: {names}", hint=hint)
+    if other := [m for m in measurements if m.precision != read_word("precision", m.row.text("precision"))]:
+        message = f"the unit of {len(other)} rows names another precision than their column; the unit counts"
+        yield TableWarning(message=message, hint=f"line {other[0].row.number} is the first")
+    for gpu in sorted({gpu for m in measurements if (gpu := unknown_gpu(m)) is not None}):
+        nearest = ", ".join(f"`{name}`" for name in closest_models(gpu))
+        hint = f"the nearest known ones are {nearest}" if nearest else ""
+        yield TableWarning(message=f"the GPU `{gpu}` is unknown and keeps its name", hint=hint)
+    for task in sorted({m.task.name for m in measurements if not m.task.listed}):
+        hint = suggest(task, task_names(), otherwise="")
+        yield TableWarning(message=f"the task `{task}` is unknown and keeps its name", hint=hint)
 
 
 def _observation(group: Group) -> Observation:
