@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -23,7 +22,7 @@ from knowledge.catalogue.rules import undeclared_requirements
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion
-from pi_runners.execution.environment import EnvironmentBuildError, LockedPackage, StackLock, find_uv, read_interpreter
+from pi_runners.execution.environment import EnvironmentBuildError, LockedPackage, StackLock, read_interpreter, run_uv
 
 LOADGEN = "mlcommons-loadgen==6.0.17"
 """All stacks are measured with the same version, so that its changes do not look like changes of a stack."""
@@ -114,13 +113,7 @@ class StackLocker:
         """Return the path of an interpreter given by path or version; on other machines, the version itself."""
         if os.sep in python or self._is_remote:
             return python
-        process = subprocess.run(
-            [find_uv(), "python", "find", "--no-python-downloads", python],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
+        process = run_uv("python", "find", "--no-python-downloads", python)
         if process.returncode:
             raise InputError(f"there is no interpreter `{python}` on this machine", hint="install it, or pass its path")
         return process.stdout.strip()

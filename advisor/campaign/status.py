@@ -17,7 +17,7 @@ from pi_runners.executors.base import TaskStatus
 
 COLUMNS = ("queued", "running", "done", "failed", "not run")
 """States of a cell: ``failed`` has an observation, too; ``not run`` was cancelled or given up."""
-_SUCCESSFUL = ("ok", "unsupported", "not-converged")
+_SUCCESSFUL = {"ok", "unsupported", "not-converged"}
 _SKEW_SECONDS = 2.0
 
 
@@ -85,7 +85,7 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
     plan, home = coordinator.plan, coordinator.directory
     tasks = coordinator.states()
     files = home.cells()
-    measured = {(cell.block, cell.round, cell.arm): (cell, path) for cell, path in files.items()}
+    measured = {(cell.block, cell.round, cell.arm): path for cell, path in files.items()}
     stacks: dict[str, Counter[str]] = {}
     nodes: dict[str, Counter[str]] = {}
     for state in tasks:
@@ -94,12 +94,14 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
         arms = plan.arms(state.task)
         now = _now(state, noted, [arm.number for arm in arms if (number, round_, arm.number) not in measured])
         for arm in arms:
-            result = measured.get((number, round_, arm.number))
-            if result is not None:
-                failed = any(status not in _SUCCESSFUL for status in statuses(result[1]))
-                column, node = "failed" if failed else "done", str(noted.get("nodes", {}).get(str(arm.number), ""))
-            else:
-                column, node = _column(state, arm.number == now)
+            column, node = "queued", ""
+            if (path := measured.get((number, round_, arm.number))) is not None:
+                column = "done" if set(statuses(path)) <= _SUCCESSFUL else "failed"
+                node = str(noted.get("nodes", {}).get(str(arm.number), ""))
+            elif arm.number == now:
+                column, node = "running", state.node
+            elif state.state in ("given-up", "cancelled"):
+                column = "not run"
             stacks.setdefault(arm.label, Counter())[column] += 1
             if node:
                 nodes.setdefault(node, Counter())[column] += 1
@@ -144,13 +146,6 @@ def _now(state: TaskStatus, noted: Mapping[str, Any], missing: Sequence[int]) ->
         return None
     cell = Cell.from_filename(str(noted.get("cell", "")))
     return cell.arm if cell is not None else next(iter(missing), None)
-
-
-def _column(state: TaskStatus, running: bool) -> tuple[str, str]:
-    """Return the column of a cell without observations, and its node if that is known."""
-    if running:
-        return "running", state.node
-    return ("not run" if state.state in ("given-up", "cancelled") else "queued"), ""
 
 
 def _state(coordinator: Coordinator, tasks: tuple[TaskStatus, ...]) -> str:

@@ -118,7 +118,7 @@ def _block_here(planned: Block, settings: WorkerMachine) -> Block:
         planned,
         name=block_name(planned, hardware.identity),
         hardware=hardware,
-        memory_limit_bytes=min(limits) if limits else None,
+        memory_limit_bytes=min(limits, default=None),
     )
 
 

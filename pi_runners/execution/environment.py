@@ -181,13 +181,18 @@ def find_uv() -> str:
         return path
 
 
+def run_uv(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run uv to its end; for errors see :func:`find_uv`."""
+    return subprocess.run([find_uv(), *arguments], capture_output=True, encoding="utf-8", errors="replace", check=False)
+
+
 def _build(lock: StackLock, folder: Path) -> None:
     """Build in a temporary directory and rename it, so that an interrupted build leaves no incomplete environment."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Relocatable: otherwise its scripts would contain the temporary path.
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as scratch:
         target = Path(scratch) / "environment"
-        _run_uv(["venv", "--relocatable", "--no-python-downloads", "--python", lock.python, str(target)], lock)
+        _build_with_uv(["venv", "--relocatable", "--no-python-downloads", "--python", lock.python, str(target)], lock)
         _install(lock, Path(scratch), ["--python", str(target)])
         _move(target, folder)
 
@@ -195,16 +200,12 @@ def _build(lock: StackLock, folder: Path) -> None:
 def _install(lock: StackLock, scratch: Path, where: Sequence[str]) -> None:
     requirements = scratch / "requirements.txt"
     requirements.write_text(lock.requirements, encoding="utf-8")
-    _run_uv(
-        ["pip", "install", *where, "--no-deps", "--no-config", "--require-hashes", "-r", str(requirements)],
-        lock,
-    )
+    options = ("--no-deps", "--no-config", "--require-hashes", "-r", str(requirements))
+    _build_with_uv(["pip", "install", *where, *options], lock)
 
 
-def _run_uv(arguments: Sequence[str], lock: StackLock) -> None:
-    process = subprocess.run(
-        [find_uv(), "--quiet", *arguments], capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
+def _build_with_uv(arguments: Sequence[str], lock: StackLock) -> None:
+    process = run_uv("--quiet", *arguments)
     if process.returncode:
         reason = " ".join(process.stderr.split())[-500:]
         if "no space left on device" in reason.lower() or "os error 28" in reason.lower():
