@@ -29,7 +29,7 @@ from knowledge.exchange.files import observation_file
 from pi_runners.execution.campaign import Block
 from pi_runners.plan.matrix import Arm
 
-_FORMAT = 1
+_FORMAT = 2
 _MACHINE_CHARACTERS = 8
 _CELL = re.compile(r"(?P<block>\d+)-(?P<round>\d+)-(?P<arm>\d+)-(?P<machine>[0-9a-f]{8})\.jsonl")
 

@@ -28,6 +28,7 @@ class Framework:
         name: Name of its folder, by which observations and settings name it, such as ``torch``.
         title: Its own name, such as ``PyTorch``.
         folder: The folder.
+        package: Name of the package in which the folder is, such as ``pi_runners.frameworks``.
         position: Position in lists.
         is_input_library: Whether it only prepares input: it is measured, but does not count for the speed of a stack.
         distributions: Distributions that contain it, the usual one first.
@@ -48,6 +49,7 @@ class Framework:
     name: str
     title: str
     folder: Path
+    package: str
     position: int = _LAST
     is_input_library: bool = False
     distributions: tuple[str, ...]
@@ -76,9 +78,9 @@ def frameworks() -> Mapping[str, Framework]:
     """
     if not framework_packages:
         raise LookupError("no package has added its frameworks to `knowledge.domain.framework_packages`")
-    specs = [importlib.util.find_spec(package) for package in sorted(framework_packages)]
-    folders = [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
-    read = [_read(path) for folder in folders for path in Path(folder).glob("*/framework.toml")]
+    specs = {package: importlib.util.find_spec(package) for package in sorted(framework_packages)}
+    folders = [(p, folder) for p, spec in specs.items() if spec for folder in spec.submodule_search_locations or ()]
+    read = [_read(path, package) for package, folder in folders for path in Path(folder).glob("*/framework.toml")]
     return {f.name: f for f in sorted(read, key=lambda f: (f.is_input_library, f.position, f.name))}
 
 
@@ -87,12 +89,13 @@ def able_frameworks(ability: str) -> tuple[str, ...]:
     return tuple(sorted(framework.name for framework in frameworks().values() if ability in framework.abilities))
 
 
-def _read(path: Path) -> Framework:
+def _read(path: Path, package: str) -> Framework:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
         lists = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
         abilities = frozenset(lists.pop("abilities", ()))
-        return Framework(name=path.parent.name, folder=path.parent, **{**document, **lists, "abilities": abilities})
+        values = {**document, **lists, "abilities": abilities}
+        return Framework(name=path.parent.name, folder=path.parent, package=package, **values)
     except (TypeError, ValueError) as error:
         raise InputError(f"the framework `{path.parent.name}`, `{path}`: {error}") from None
 

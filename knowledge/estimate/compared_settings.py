@@ -162,5 +162,8 @@ def sources_of(contrasts: Iterable[Contrast]) -> tuple[MeasurementSource, ...]:
     years: dict[str, list[int]] = defaultdict(list)
     for c in contrasts:
         years[c.source or OWN_SOURCE].append(c.year)
-    sources = (MeasurementSource(name=name, pairs=len(listed), last_year=max(listed)) for name, listed in years.items())
+    sources = (
+        MeasurementSource(name=name, pairs=len(listed), first_year=min(listed), last_year=max(listed))
+        for name, listed in years.items()
+    )
     return tuple(sorted(sources, key=lambda source: (-source.pairs, source.name)))

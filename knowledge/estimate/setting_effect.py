@@ -15,11 +15,13 @@ class MeasurementSource:
     Attributes:
         name: Its name, such as ``NVIDIA/DeepLearningExamples``.
         pairs: Number of pairs of measurements that differ in nothing else.
-        last_year: Year of the latest published one; 0 if this program measured them.
+        first_year: Year of the earliest published one; 0 if this program measured them.
+        last_year: Year of the latest.
     """
 
     name: str
     pairs: int
+    first_year: int
     last_year: int
 
 

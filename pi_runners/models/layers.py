@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.harness.random_inputs import decode, random_bytes
@@ -11,6 +11,11 @@ from pi_runners.models import initial
 
 Pair = Tuple[Array, Array]
 """Keys and values of an attention, or hidden and cell state of a recurrent layer."""
+
+
+def lacks(what: str) -> Unsupported:
+    """Return the error for a layer that a backend does not have."""
+    return Unsupported("this backend has no {}".format(what))
 
 
 class Filters(NamedTuple):
@@ -41,7 +46,7 @@ class Filters(NamedTuple):
         return [weight, initial.bias(name, self.number)] if self.bias else [weight]
 
 
-class Layers(Protocol):
+class Layers:
     """The layers of one framework, applied by name.
 
     The first use of a name creates the layer and its weights; later uses with the same name apply the same layer.
@@ -56,7 +61,7 @@ class Layers(Protocol):
         training: Whether batch normalisation uses and updates the statistics of the batch.
     """
 
-    training: bool = False
+    training = False
 
     def _weight(self, weight: initial.InitialWeight) -> Array:
         """Return a weight, which is made with its initial value if there is none."""
@@ -66,6 +71,7 @@ class Layers(Protocol):
 
     def convolution(self, name: str, x: Array, filters: Filters) -> Array:
         """Convolution of images; ``kernel // 2`` zeros are added on every side, none if the kernel is the stride."""
+        raise lacks("convolution")
 
     def normalised_convolution(self, name: str, x: Array, filters: Filters, gain: float = 1.0) -> Array:
         """Convolution, and the batch normalisation ``name.norm`` of its result."""
@@ -73,21 +79,27 @@ class Layers(Protocol):
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         """Transposed convolution with a kernel and a stride of 2 and a bias, which doubles height and width."""
+        raise lacks("transposed convolution")
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         """Batch normalisation of images; at first, the running mean is 0 and the running variance 1."""
+        raise lacks("batch normalisation")
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
         """Product of the last axis with a matrix."""
+        raise lacks("dense layer")
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
         """Layer normalisation over the last axis."""
+        raise lacks("layer normalisation")
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
         """Rows of a table by index."""
+        raise lacks("embedding")
 
     def tied_dense(self, name: str, x: Array) -> Array:
         """Product of the last axis with the transposed table of the embedding ``name``, which was applied before."""
+        raise lacks("tied layer")
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
         """Add rows ``start``, ``start + 1``, ... of a table of positions to a sequence."""
@@ -95,12 +107,14 @@ class Layers(Protocol):
 
     def prepend_token(self, name: str, x: Array) -> Array:
         """Put one learned vector before a sequence."""
+        raise lacks("learned token")
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
         """Multi-head attention of a sequence to itself.
 
         The weights are those of four dense layers with biases, ``name.query``, ``.key``, ``.value`` and ``.output``.
         """
+        raise lacks("attention")
 
     def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
         """Attention of one new token to itself and to all earlier ones, with the weights of :meth:`self_attention`.
@@ -114,6 +128,7 @@ class Layers(Protocol):
         Returns:
             The result (batch, 1, width), and the cache with the new token.
         """
+        raise lacks("attention with a cache")
 
     def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         """Recurrent layer: return all hidden states (batch, length, hidden), and the last hidden and cell state.
@@ -121,20 +136,25 @@ class Layers(Protocol):
         The weights are ``name.input``, ``name.recurrent`` and one bias, ``name.bias``. The first state is zero if none
         is given.
         """
+        raise lacks("recurrent layer")
 
     # Layers without weights
 
     def relu(self, x: Array) -> Array:
         """Rectified linear unit."""
+        raise lacks("relu")
 
     def relu6(self, x: Array) -> Array:
         """Rectified linear unit of at most 6."""
+        raise lacks("relu6")
 
     def gelu(self, x: Array, approximate: bool = False) -> Array:
         """Gaussian error linear unit, exact or by its approximation with tanh (arXiv 1606.08415)."""
+        raise lacks("gelu")
 
     def tanh(self, x: Array) -> Array:
         """Hyperbolic tangent."""
+        raise lacks("tanh")
 
     def add(self, x: Array, y: Array) -> Array:
         """Sum."""
@@ -142,18 +162,23 @@ class Layers(Protocol):
 
     def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
         """Maximum over windows of images."""
+        raise lacks("pooling")
 
     def global_mean(self, x: Array) -> Array:
         """Mean of images over height and width (batch, channels)."""
+        raise lacks("pooling")
 
     def join_channels(self, x: Array, y: Array) -> Array:
         """Concatenate images along the channel axis."""
+        raise lacks("concatenation")
 
     def join(self, x: Array, y: Array) -> Array:
         """Concatenate along the last axis."""
+        raise lacks("concatenation")
 
     def as_sequence(self, x: Array) -> Array:
         """Turn images (batch, channels, height, width) into sequences of pixels (batch, height * width, channels)."""
+        raise lacks("reshape")
 
     def token(self, x: Array, position: int) -> Array:
         """One token of a sequence (batch, width); -1 is the last one."""
@@ -161,12 +186,15 @@ class Layers(Protocol):
 
     def attend(self, queries: Array, memory: Array) -> Array:
         """Attention with one head, without weights and without scale, of queries to a sequence (Luong et al. 2015)."""
+        raise lacks("attention")
 
     def pairwise_products(self, vectors: Sequence[Array]) -> Array:
         """Dot products of all pairs of n vectors (batch, width): (batch, n (n - 1) / 2), the lower triangle by rows."""
+        raise lacks("pairwise products")
 
     def rows(self, x: Array) -> Array:
         """Turn (batch, length, width), or images, into rows (batch * length, width)."""
+        raise lacks("reshape")
 
 
 class Inputs(NamedTuple):

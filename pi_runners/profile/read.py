@@ -84,7 +84,8 @@ def read_trace(path: Path, *, steps: int = 0) -> TraceSummary:
 def reader_of(framework: str) -> TraceReader:
     """Return the reader of a framework's traces."""
     folder = frameworks()[framework].profile.get("reader", framework)
-    reader: TraceReader = importlib.import_module(f"pi_runners.frameworks.{folder}.profile.trace").READER
+    module = f"{frameworks()[folder].package}.{folder}.profile.trace"
+    reader: TraceReader = importlib.import_module(module).READER
     return reader
 
 

@@ -27,8 +27,8 @@ def effect(
         workload=workload,
         ratio=ratio_of(speedup, low, high),
         sources=(
-            MeasurementSource(name="someone/benchmarks", pairs=2, last_year=2023),
-            MeasurementSource(name="others/tables", pairs=1, last_year=2021),
+            MeasurementSource(name="someone/benchmarks", pairs=2, first_year=2020, last_year=2023),
+            MeasurementSource(name="others/tables", pairs=1, first_year=2021, last_year=2021),
         ),
         same_tasks=True,
         accelerator_pairs=3 if same else 0,

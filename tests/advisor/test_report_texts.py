@@ -170,7 +170,7 @@ def effect(text: str, speedup: float, low: float, high: float, *, pairs_here: in
         over=f"{text.partition('=')[0]}=default",
         workload="transformer-training",
         ratio=ratio_of(speedup, low, high),
-        sources=(MeasurementSource(name="measured with this program", pairs=4, last_year=0),),
+        sources=(MeasurementSource(name="measured with this program", pairs=4, first_year=0, last_year=0),),
         same_tasks=True,
         accelerator_pairs=pairs_here,
     )

@@ -215,7 +215,7 @@ def test_a_setting_is_predicted_for_an_accelerator_that_nobody_measured() -> Non
     assert (effect.setting, effect.measured_as, effect.over) == ("amp=float16", "precision=amp", "precision=fp32")
     assert 1.2 < effect.low < 2 < effect.high
     assert effect.accelerator_pairs == 0
-    assert [(s.name, s.pairs, s.last_year) for s in effect.sources] == [("someone/benchmarks", 10, 2023)]
+    assert [(s.name, s.pairs, s.first_year) for s in effect.sources] == [("someone/benchmarks", 10, 2023)]
     assert effect.same_tasks
 
 

@@ -15,6 +15,7 @@ import pi_runners.frameworks
 from advisor.api.workload import profile_workload
 from advisor.project.settings.code_settings import settings_in_code
 from advisor.project.workload.proposal import propose_workload
+from knowledge.domain import framework_packages
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS, frameworks
 from knowledge.exchange.published.names import read_word
@@ -50,16 +51,17 @@ def _read_again() -> None:
 
 
 @pytest.fixture
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Add the folder of the toy framework to those of the program."""
-    folder = tmp_path_factory.mktemp("frameworks")
-    shutil.copytree(FOLDER, folder / "toy")
-    pi_runners.frameworks.__path__.append(str(folder))
+def toy(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Add a package of frameworks with the toy to those of the program."""
+    folder = tmp_path_factory.mktemp("packages")
+    shutil.copytree(FOLDER, folder / "toys" / "toy")
+    monkeypatch.syspath_prepend(folder)
+    framework_packages.add("toys")
     _read_again()
     yield
-    pi_runners.frameworks.__path__.remove(str(folder))
+    framework_packages.remove("toys")
     _read_again()
-    for name in [name for name in sys.modules if name.startswith("pi_runners.frameworks.toy")]:
+    for name in [name for name in sys.modules if name.startswith("toys")]:
         del sys.modules[name]
 
 

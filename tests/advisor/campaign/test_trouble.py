@@ -67,7 +67,7 @@ def test_a_written_plan_is_read_back_unchanged() -> None:
     assert len(campaign_plan.tasks) == 3
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 99, "plan": {}}', b'{"format": 1, "plan": {"name": 1}}'])
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"format": 99, "plan": {}}', b'{"format": 2, "plan": {"name": 1}}'])
 def test_a_damaged_plan_is_an_error(content: bytes) -> None:
     with pytest.raises(InputError, match="is not the plan of a campaign"):
         read_plan(content, where="plan")

@@ -18,7 +18,7 @@ EFFECT = SettingEffect(
     over="amp=default",
     workload="cnn-training",
     ratio=ratio_of(1.5, 1.2, 1.9),
-    sources=(MeasurementSource(name="measured with this program", pairs=2, last_year=0),),
+    sources=(MeasurementSource(name="measured with this program", pairs=2, first_year=0, last_year=0),),
     same_tasks=True,
     accelerator_pairs=2,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,10 +110,9 @@ def read_xplane(path: Path) -> list[Plane]:
         TraceError: If the file cannot be read, is empty, truncated or not an XPlane file.
     """
     try:
-        with path.open("rb") as file:
-            if not path.stat().st_size:
-                raise TraceError(f"the trace `{path}` is empty", hint="end the profiler before the program ends")
-            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        # Not mapped: a program that truncates a mapped file ends this one with a bus error.
+        if not (content := memoryview(path.read_bytes())):
+            raise TraceError(f"the trace `{path}` is empty", hint="end the profiler before the program ends")
         planes = [Plane(plane) for number, _, plane in fields(content) if number == _PLANES]
     except WireError as error:
         raise TraceError(f"`{path}` is neither JSON nor a complete XPlane file: {error}", hint=formats_hint()) from None
