@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from knowledge.domain.errors import InputError
@@ -66,8 +67,10 @@ class DiskCache:
                 return
             self.write("pruned", bucket, b"")
             for path in (self.directory / bucket).iterdir():
-                if now - path.stat().st_mtime > days * _DAY_SECONDS:
-                    path.unlink()
+                # Another process may remove the same entries.
+                with suppress(FileNotFoundError):
+                    if now - path.stat().st_mtime > days * _DAY_SECONDS:
+                        path.unlink()
         except OSError:
-            # The disk is read-only, or another process removes the same entries.
+            # The disk is read-only.
             return

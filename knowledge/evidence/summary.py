@@ -16,7 +16,12 @@ _SEED = 20201
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roof:
-    """Highest measured rates of a machine per second, for one element type on one device; ``None`` if not measured."""
+    """Highest measured rates of a machine, for one element type on one device.
+
+    Attributes:
+        flops: Floating-point operations per second; ``None`` if not measured.
+        bytes: Bytes per second; ``None`` if not measured.
+    """
 
     flops: float | None
     bytes: float | None

@@ -49,7 +49,13 @@ class ProgramError(Exception):
 
 
 class Run(NamedTuple):
-    """One run of the command: what its pattern matched, in order, and the end of what it printed."""
+    """One run of the command.
+
+    Attributes:
+        seconds: Duration.
+        values: Texts that the pattern matched, in order.
+        output: End of what the command printed.
+    """
 
     seconds: float
     values: List[str]

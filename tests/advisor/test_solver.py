@@ -38,7 +38,10 @@ def test_a_hard_model_is_presolved_and_its_refinements_at_once(monkeypatch: pyte
     second = refined.solve(Effort(), costs=costs)
 
     assert runs == [False, True, True]
-    assert second.bound >= first.bound
+    assert first.values is not None
+    assert second.values is not None
+    assert sum(cost for literal, cost in costs.items() if first.values[literal]) == first.bound
+    assert sum(cost for literal, cost in costs.items() if second.values[literal]) >= first.bound
 
 
 def test_an_easy_model_is_not_presolved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,9 @@ from knowledge.store.engine import open_knowledge_base
 from pi_runners.execution.environment import StackLock
 from pi_runners.execution.program_archive import write_program
 from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessRequest
+from pi_runners.harness.contract import Unsupported
 from pi_runners.indicators import INDICATORS
+from pi_runners.models.layers import Layers
 from pi_runners.plan.matrix import IndicatorCase, plan_arms
 from pi_runners.profile.run import ProfileRequest
 from tests.conftest import Advisor
@@ -144,6 +146,11 @@ def test_its_names_are_known_in_published_tables_and_in_code(tmp_path: Path) -> 
     assert proposal is not None
     assert proposal.workload == "cnn-inference"
     assert [(s.name, s.value, s.backends) for s in settings_in_code(code)] == [("threads", "3", ("toy",))]
+
+
+def test_a_layer_that_a_framework_lacks_is_unsupported() -> None:
+    with pytest.raises(Unsupported, match="this backend has no gelu"):
+        Layers().gelu(None)
 
 
 def test_a_framework_with_an_unknown_key_is_an_error_that_names_the_file(tmp_path: Path) -> None:

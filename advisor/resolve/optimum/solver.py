@@ -29,7 +29,13 @@ def negated(literal: Literal) -> Literal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """Limits: deterministic work of one call (about a second on a slow machine), threads, and time of the question."""
+    """Limits of the solver.
+
+    Attributes:
+        work: Deterministic work of one call, in the solver's unit (about a second on a slow machine).
+        workers: Number of threads.
+        limit: Time limit of the whole question.
+    """
 
     work: float = 60.0
     workers: int = 1

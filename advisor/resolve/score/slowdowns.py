@@ -32,7 +32,7 @@ class SlowdownScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdowns:
-    """The documented slow-downs on a target, as they count in the score: `min_gain` is the smallest that does."""
+    """The documented slow-downs on a target that count in the score: those of at least `min_gain`, as a fraction."""
 
     rules: RuleBook
     estimator: Estimator

@@ -24,7 +24,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedComparison:
-    """Compares versions with the versions of a reference stack, or with the newest candidates if it is empty."""
+    """Compares versions with the versions of a reference stack, or with the newest candidates if it is empty.
+
+    `min_gain` is the smallest difference that counts, as a fraction.
+    """
 
     estimator: Estimator
     reference: Mapping[str, Version]
