@@ -6,6 +6,7 @@ import fcntl
 import gc
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -36,6 +37,10 @@ MACHINES = Path(__file__).parent / "fixtures" / "machines"
 # No test depends on timing.
 hypothesis.settings.register_profile("no-deadline", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("no-deadline")
+
+# A shell starts a job in the background with this signal ignored; programs of the tests must end by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
