@@ -117,8 +117,8 @@ def in_words(words: Sequence[str], conjunction: str) -> str:
 
 
 def unmeasured_text(names: Collection[str]) -> str:
-    """Return that packages have not been measured on comparable hardware."""
-    return f"{quoted(names)} {'has' if len(names) == 1 else 'have'} not been measured on comparable hardware"
+    """Return that packages have no measurement on comparable hardware, or only such as are too noisy."""
+    return f"{quoted(names)} {'has' if len(names) == 1 else 'have'} no usable measurement on comparable hardware"
 
 
 def no_speedup_text(prediction: Prediction) -> str:

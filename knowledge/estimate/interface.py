@@ -118,7 +118,7 @@ class Prediction(WithRatio):
         confidence: Probability, under the model, that the interval contains the true value.
         workload: Name of the workload; without a selected one, the kind for which the stack gains least.
         changes: Predicted changes by package.
-        unmeasured: Frameworks of the stack that have not been measured on comparable hardware.
+        unmeasured: Frameworks of the stack without a usable measurement on comparable hardware.
         newest_measured: Frameworks of the stack that are newer than every version that was compared on such a device,
             each with the newest one.
         not_compared: Frameworks whose versions in the two stacks were not compared on such a device.

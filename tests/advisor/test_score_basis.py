@@ -35,10 +35,10 @@ def test_the_text_report_names_measured_and_unmeasured_packages(stack: Path, adv
     text = re.sub(r"[0-9]+ kinds of workloads", "WORKLOADS", " ".join(result.stdout.split()))
     assert (
         "score rules, builds and freshness of all packages; speed from a gain of 3 %, WORKLOADS: `numpy`, "
-        "`tensorflow-cpu` measured on comparable hardware unknown speed: `tf-nightly` (not measured on comparable "
-        "hardware) and 2 other packages"
+        "`tensorflow-cpu` measured on comparable hardware unknown speed: `tf-nightly` (no usable measurement on "
+        "comparable hardware) and 2 other packages"
     ) in text
-    assert "the speed of tf-nightly on such hardware: nobody measured it" in text
+    assert "the speed of tf-nightly on such hardware: no usable measurement of it" in text
     assert "the speed of 2 other packages that nobody measured proof optimal for the score over 5 versions" in text
 
 
@@ -78,4 +78,7 @@ def test_the_html_report_states_the_same(stack: Path, advisor_here: Advisor) -> 
 
     assert "<b>optimal</b><span>for the score" in page
     assert "<code>numpy</code>, <code>tensorflow-cpu</code> measured on comparable hardware" in page
-    assert "Unknown speed: <code>tf-nightly</code> (not measured on comparable hardware) and 2 other packages" in page
+    unknown = (
+        "Unknown speed: <code>tf-nightly</code> (no usable measurement on comparable hardware) and 2 other packages"
+    )
+    assert unknown in page

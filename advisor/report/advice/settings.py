@@ -147,7 +147,7 @@ def _actions(setting: RecommendedSetting, clear: Sequence[SettingEffect]) -> Ite
     if setting.status == "advised-against":
         return
     if not any(e.accelerator_pairs for e in clear):
-        yield "nobody measured it on such hardware: predicted from others"
+        yield "no usable measurement of it on such hardware: predicted from others"
     if setting.together_with:
         yield f"gains only together with {', '.join(setting.together_with)}"
     if setting.status == "offered":

@@ -193,7 +193,7 @@ def unknown_lines(report: AdviceResult) -> Iterator[str]:
     for name, newest in prediction.newest_measured:
         yield f"the speed of {name} {versions[name]} on such hardware (newest compared: {newest})"
     for name in basis.unmeasured:
-        yield f"the speed of {name} on such hardware: nobody measured it"
+        yield f"the speed of {name} on such hardware: no usable measurement of it"
     if basis.without_measurements:
         others = "other " if basis.measured or basis.unmeasured else ""
         yield f"the speed of {count(len(basis.without_measurements), f'{others}package')} that nobody measured"
@@ -220,7 +220,7 @@ def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
     lines = [f"{criteria} of all packages; {speed}, {workload_text(prediction)}: {measured}"]
     parts = []
     if basis.unmeasured:
-        parts.append(f"{quoted(basis.unmeasured)} (not measured on comparable hardware)")
+        parts.append(f"{quoted(basis.unmeasured)} (no usable measurement on comparable hardware)")
     if basis.not_in_workload:
         parts.append(f"{quoted(basis.not_in_workload)} (not part of the workload)")
     if basis.without_measurements:

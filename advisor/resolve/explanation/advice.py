@@ -22,7 +22,7 @@ class ScoreBasis:
     Attributes:
         objective: The objective.
         measured: Frameworks and their companions that were measured on comparable hardware and count for the workload.
-        unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
+        unmeasured: Frameworks that count for the workload, but have no usable measurement on comparable hardware.
         not_in_workload: Frameworks that do not count for the workload.
         without_measurements: All other packages: only rules and freshness apply to them.
         min_gain: Smallest gain of speed for which another stack than the newest one is recommended, as a fraction.
