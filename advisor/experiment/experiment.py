@@ -28,6 +28,8 @@ _MOST_COMBINATIONS = 6
 _FIRST_DEVIATION = 0.02
 """Standard deviation of a run's logarithm, until it is known from enough runs."""
 _FEWEST_DEGREES = 3
+_MOST_DISTURBED = 6
+"""Disturbed runs one after the other after which an experiment gives up."""
 _PROBABLE_GAIN = 0.9
 """Probability of a gain from which on a change is combined with others."""
 
@@ -125,6 +127,7 @@ class Experiment:
         self.rounds = 0
         self._random = np.random.default_rng(self.plan.seed)
         self._most_arms = self.race.most_arms
+        self._disturbed = 0
         self._end = self.laboratory.now() + self.plan.budget_seconds
         self.decision = Decision(choice=REFERENCE, open={})
 
@@ -176,6 +179,10 @@ class Experiment:
             run = self.laboratory.run(number, arm)
             if not run.disturbance:
                 self.record(number, arm, run)
+            self._disturbed = self._disturbed + 1 if run.disturbance else 0
+            if self._disturbed >= _MOST_DISTURBED:
+                self.ending = "disturbed"
+                return False
         self.rounds += 1
         return True
 

@@ -13,6 +13,7 @@ from advisor.api.session import AdviceResult
 from advisor.domain.words import count, operations_text, quoted, size_text, speed_text, workload_text
 from advisor.index.configuration import without_credentials
 from advisor.locks.registry import format_to_read
+from advisor.report.advice.experiment import experiment_lines
 from advisor.report.advice.interpreters import interpreters_text
 from advisor.report.phrases import change_groups, changes, changes_from_current, target_line, version_change
 from advisor.resolve.explanation.advice import ScoreBasis
@@ -48,7 +49,8 @@ def facts(report: AdviceResult) -> dict[str, tuple[str, ...]]:
         "workload": [workload_line(report)],
         "lock": [lock_line(report)],
         "current": [current_line(report)],
-        "speed": speed_lines(report),
+        "speed": speed_lines(report) if report.experiment is None else (),
+        "measured": experiment_lines(report),
         "unknown": unknown_lines(report),
         "proof": [proof_line(report)],
         "wrote": [*output_lines(report)] or [nothing],
