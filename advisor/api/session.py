@@ -50,6 +50,7 @@ from knowledge.domain.shared_files import write_all
 from knowledge.estimate.interface import StartupTime
 from knowledge.estimate.setting_effect import SettingEffect
 
+_MEASURED = "measured to be the fastest"
 OTHER_PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 """Interpreter versions that are priced by default."""
 
@@ -236,6 +237,9 @@ class AdviceSession:
         request, versions = self.select().request, advice.optimum.stack.versions
         allowed = request.score.settings if self.experiment is None else None
         effects = compared_effects(versions, self.inputs.estimator, allowed, settings) if allowed else ()
+        if self.experiment is not None:
+            measured = {c.name: _MEASURED for c in self.experiment.choice.arm.changes if not c.is_setting}
+            advice = replace(advice, reasons={**advice.reasons, **measured})
         findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
             advice=replace(advice, findings=tuple(findings)),

@@ -217,10 +217,11 @@ def _measure(project: ProjectOptions, printed: AdviceOptions, measured: Experime
         if experiment.known_runs:
             say(f"{count(experiment.known_runs, 'run')} of earlier experiments count")
         result = experiment.run(lambda e, number, arm: say(_state(e, number, arm)))
+        if result.ending == "interrupted":
+            print_report(printed.render(session))
+            raise KeyboardInterrupt
         write_all(session.lock_texts(paths))
         print_report(printed.render(session, paths))
-    if result.ending == "interrupted":
-        raise KeyboardInterrupt
 
 
 def _state(experiment: api.experiment.ProjectExperiment, number: int, arm: int) -> str:

@@ -84,12 +84,12 @@ def arm_results(experiment: Experiment, arms: Sequence[ExperimentArm]) -> tuple[
 
 def _verdict(experiment: Experiment, number: int) -> Verdict:
     decision = experiment.decision
+    if number == REFERENCE:
+        return "reference"
     if number in experiment.failures:
         return "failed"
     if number in decision.open:
         return "open"
     if number in decision.set_aside:
         return "not run"
-    if number == REFERENCE:
-        return "reference"
     return "slower" if number in experiment.race.dropped else "not better"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from knowledge.records import RecordError, value_from
 TABLE_VERSION = 1
 """Version of the table that records a certificate."""
 _DIGITS = 16
+_MOST_LISTED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,13 @@ class Certificate:
         number = len(self.open)
         others = f"{number} of {self.arms} arms may be more than {100 * self.tolerance:g} % faster"
         return f"not certain: {others}; about {max(1, round(self.minutes_left))} more minutes would decide"
+
+    def open_lines(self) -> Iterator[str]:
+        """Yield what is open, in words."""
+        if self.open:
+            listed = ", ".join(f"`{label}`" for label in self.open[:_MOST_LISTED])
+            more = f" and {len(self.open) - _MOST_LISTED} more" if len(self.open) > _MOST_LISTED else ""
+            yield f"whether {listed}{more} is more than {100 * self.tolerance:g} % faster: repeat the command to go on"
 
     def table(self) -> dict[str, Any]:
         """Return the certificate as TOML values."""

@@ -50,6 +50,8 @@ _CONTROL_NUMBER = 1
 _DISTURBANCES = ("throttled", "clock-jump")
 """Codes of conditions under which a run says nothing about its arm, besides other load."""
 _LONGEST_PAUSE_SECONDS = 30.0
+_FEWEST_RUNS = 10
+"""Runs in which two arms can differ clearly: a first run of each, and four rounds."""
 _FIRST_RUN_SECONDS = 10.0
 _BUILD_SECONDS = 10.0
 _DOWNLOAD_BYTES_PER_SECOND = 20e6
@@ -67,6 +69,8 @@ class ProjectLaboratory(Laboratory):
         environments: Directory of the environments.
         arms: The arms; the first one is the reference.
         block: The block of the observations.
+        disturbance: What disturbed the last disturbed run.
+        is_over_time: Whether a run of the reference was killed at the end of the budget.
     """
 
     setup: BenchmarkSetup
@@ -77,6 +81,7 @@ class ProjectLaboratory(Laboratory):
     arms: list[ExperimentArm]
     block: Block
     disturbance: Instability | None = None
+    is_over_time: bool = False
     _measurement: BlockMeasurement = field(init=False)
     _seconds: dict[int, float] = field(default_factory=dict, init=False)
     _disturbed: int = field(default=0, init=False)
@@ -99,6 +104,7 @@ class ProjectLaboratory(Laboratory):
             control = replace(measured, number=_CONTROL_NUMBER, reference=False)
             (observation,) = self._measurement.run(round_number, control if arm == CONTROL else measured)
             if observation.status != "ok":
+                self.is_over_time = observation.status == "timed-out" and number == REFERENCE
                 self.store.add([observation])
                 return Run(seconds=None, failure=last_line(observation.failure))
             self._seconds[number] = time.monotonic() - started
@@ -210,6 +216,7 @@ class ProjectExperiment:
         started = time.monotonic()
         self.experiment.notify = lambda number, arm: notify(self, number, arm)
         self.experiment.run()
+        self._check_budget()
         if self.experiment.ending == "failed":
             raise InputError(
                 f"the benchmark fails with the newest stack: {self.experiment.failures[REFERENCE]}",
@@ -221,6 +228,21 @@ class ProjectExperiment:
         result = self._result((time.monotonic() - started) / 60)
         self._choose(result)
         return result
+
+    def _check_budget(self) -> None:
+        """Refuse a budget in which not even two rounds of two arms fit."""
+        experiment = self.experiment
+        is_killed = self.laboratory.is_over_time
+        if not is_killed and (experiment.ending != "time" or experiment.counts[REFERENCE] > 1):
+            return
+        run = self.laboratory.seconds_of(REFERENCE)
+        budget = experiment.plan.budget_seconds
+        takes = f"takes more than {budget:.0f} s" if is_killed else f"takes about {run:.0f} s"
+        least = math.ceil((budget if is_killed else run) * _FEWEST_RUNS / 60)
+        raise InputError(
+            f"the budget of {budget / 60:g} min is too small: one run {takes}",
+            hint=f"two arms need about `--measure {least}m`; a smaller benchmark needs less",
+        )
 
     def label(self, arm: int) -> str:
         """Return what an arm is, in a few words."""

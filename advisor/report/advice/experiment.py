@@ -10,6 +10,7 @@ from advisor.domain.words import count, interval_text, ratio_text
 from advisor.experiment.result import ArmResult, ExperimentResult
 from knowledge.domain.ratio import Ratio
 
+_WITHOUT_RATIO = {"reference": "what the others are compared with", "open": "too few rounds"}
 _MOST_ARMS = 5
 """Arms besides the choice that are listed one by one if details are not asked for."""
 
@@ -39,8 +40,7 @@ def arm_rows(report: AdviceResult, *, details: bool) -> Iterator[tuple[str, str,
     ran = [arm for arm in result.arms if arm.verdict not in ("not run", "failed")]
     shown = ran if details else ran[:_MOST_ARMS]
     for arm in shown:
-        speed = f"{_ratio(arm.ratio)}" if arm.ratio else "too few rounds"
-        yield arm_label(arm), arm.verdict, speed if arm.verdict != "reference" else "the newest versions"
+        yield arm_label(arm), arm.verdict, _ratio(arm.ratio) if arm.ratio else _WITHOUT_RATIO.get(arm.verdict, "")
     if len(ran) > len(shown):
         yield f"{len(ran) - len(shown)} more", "", "`--details` lists them"
     for arm in (arm for arm in result.arms if arm.verdict == "failed"):
