@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from advisor.experiment.change import UNKNOWN_GAIN, Change
-from advisor.experiment.experiment import REFERENCE, Experiment, Laboratory, Plan, Run
+from advisor.experiment.experiment import REFERENCE, ArmRun, Experiment, Laboratory, Plan
 from advisor.experiment.policies import POLICIES, Policy
 from knowledge.domain.ratio import Ratio
 
@@ -60,20 +60,23 @@ class SimulatedMachine(Laboratory):
         self.time = 0.0
         self.level = (-1, 0.0)
 
-    def run(self, round_number: int, arm: int) -> Run:
+    def run(self, round_number: int, arm: int) -> ArmRun:
+        """Return a simulated run; time passes."""
         arm = max(arm, REFERENCE)
         self.time += self.seconds_of(arm)
         self.built.add(arm)
         if self.level[0] != round_number:
             self.level = round_number, self.random.normal(0, ROUND_DEVIATION)
         noise = self.random.normal(0, self.deviations[arm])
-        return Run(seconds=math.exp(self.level[1] - self.speeds[arm] + noise))
+        return ArmRun(seconds=math.exp(self.level[1] - self.speeds[arm] + noise))
 
     def seconds_of(self, arm: int) -> float:
+        """Return the duration of the next run of an arm."""
         needs_build = arm not in self.built and any(not change.is_setting for change in self.arms[arm])
         return self.seconds * math.exp(-self.speeds[arm]) + (BUILD_SECONDS if needs_build else 0.0)
 
     def combine(self, changes: Sequence[Change]) -> bool:
+        """Add an arm whose gain is the sum of its changes and of a small interaction."""
         self.arms.append(tuple(changes))
         self.deviations.append(RUN_DEVIATION)
         interaction = self.random.normal(0, 0.03) if any(self.gains.values()) else 0.0
@@ -81,6 +84,7 @@ class SimulatedMachine(Laboratory):
         return True
 
     def now(self) -> float:
+        """Return the simulated time."""
         return self.time
 
 

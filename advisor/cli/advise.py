@@ -214,8 +214,8 @@ def _measure(project: ProjectOptions, printed: AdviceOptions, measured: Experime
             format_to_write(path)
         arms, budget = count(len(experiment.laboratory.arms), "arm"), duration(measured.budget_seconds or 0.0)
         say(f"{arms}, at most {budget}; Ctrl-C keeps everything")
-        if experiment.known_runs:
-            say(f"{count(experiment.known_runs, 'run')} of earlier experiments count")
+        if experiment.earlier_runs:
+            say(f"{count(experiment.earlier_runs, 'run')} of earlier experiments count")
         result = experiment.run(lambda e, number, arm: say(_state(e, number, arm)))
         if result.ending == "interrupted":
             print_report(printed.render(session))
@@ -227,11 +227,11 @@ def _measure(project: ProjectOptions, printed: AdviceOptions, measured: Experime
 def _state(experiment: api.experiment.ProjectExperiment, number: int, arm: int) -> str:
     """Return what an experiment does now, and what is known."""
     decision = experiment.experiment.decision
-    left = duration(experiment.experiment.seconds_left()) if decision.open else "the first runs"
+    remaining = duration(experiment.experiment.seconds_left()) if decision.open else "the first runs"
     ratio = experiment.experiment.ratio(decision.choice)
     best = f"{experiment.label(decision.choice)}{f', {ratio_text(ratio.speedup)} times as fast' if ratio else ''}"
     text = f"round {number + 1}: {experiment.label(arm)}"
-    return f"{text} | best so far: {best} | {count(len(decision.open), 'arm')} open, {left} left"
+    return f"{text} | best so far: {best} | {count(len(decision.open), 'arm')} open, {remaining} left"
 
 
 def _advise_all(inputs: Sequence[api.context.AdviceInputs], printed: AdviceOptions) -> None:

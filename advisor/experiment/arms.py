@@ -24,7 +24,7 @@ from knowledge.domain.observation import Scalar
 from knowledge.hardware.this_machine import installed_libraries
 
 MOST_RELEASES = 5
-"""Releases of a package that are arms, besides that of the reference."""
+"""Releases of a package that are arms, in addition to that of the reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,10 +156,10 @@ def with_changes(
     changed = {pin.name for pin in pins}
     # What does not change keeps its version where it can: the arm is about the changes alone.
     for keeps in (True, False):
-        kept = [f"{c.name}==={c.version}" for c in reference.stack if c.name not in changed] if keeps else []
+        pinned = [f"{c.name}==={c.version}" for c in reference.stack if c.name not in changed] if keeps else []
         roots = [
             RootRequirement(requirement=Requirement(text), origin="measured for this comparison", constraint=True)
-            for text in (*(f"{pin.name}=={pin.value}" for pin in pins), *kept)
+            for text in (*(f"{pin.name}=={pin.value}" for pin in pins), *pinned)
         ]
         try:
             optimum = solve(request.with_problem(request.problem.with_roots(roots)))

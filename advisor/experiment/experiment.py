@@ -38,7 +38,7 @@ Ending = Literal["certain", "time", "failed", "interrupted", "disturbed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ArmRun:
     """One run of an arm.
 
     Attributes:
@@ -74,8 +74,8 @@ class Plan:
 class Laboratory:
     """Where the arms of an experiment run: a machine, or a simulated one."""
 
-    def run(self, round_number: int, arm: int) -> Run:
-        """Run an arm once."""
+    def run(self, round_number: int, arm: int) -> ArmRun:
+        """ArmRun an arm once."""
         raise NotImplementedError
 
     def seconds_of(self, arm: int) -> float:
@@ -131,7 +131,7 @@ class Experiment:
         self._end = self.laboratory.now() + self.plan.budget_seconds
         self.decision = Decision(choice=REFERENCE, open={})
 
-    def record(self, round_number: int, arm: int, run: Run) -> None:
+    def record(self, round_number: int, arm: int, run: ArmRun) -> None:
         """Take a run into account, also one of an earlier experiment with the same arms."""
         if run.seconds is None:
             self.failures[arm] = run.failure
@@ -144,7 +144,7 @@ class Experiment:
             self.counts[arm] += 1
 
     def run(self) -> None:
-        """Run rounds until the choice is certain, no arm is left, the time is over, or Ctrl-C."""
+        """ArmRun rounds until the choice is certain, no arm is left, the time is over, or Ctrl-C."""
         try:
             while True:
                 self.decision = self.race.decide(self.belief())
@@ -164,7 +164,7 @@ class Experiment:
         return True
 
     def _round(self) -> bool:
-        """Run the reference and the arms that the policy names; return whether the time was enough."""
+        """ArmRun the reference and the arms that the policy names; return whether the time was enough."""
         self._combination()
         number = self.rounds
         arms = [REFERENCE, *(arm for arm in self._next_arms() if arm not in {REFERENCE, *self.race.dropped})]

@@ -3,7 +3,7 @@
 The logarithm of a run's seconds is the sum of the arm's, of the round's (load, clocks and temperature change from round
 to round), and of noise with one variance. Rounds are nuisance: only differences inside a round count.
 
-An experiment looks at its results after every round and decides whether to go on, so its intervals must hold at all
+An experiment looks at its results after every round and decides whether to continue, so its intervals must hold at all
 times at once. They are the confidence sequences of M. Lindon, D. Ham, M. Tingley and I. Bojinov, "Anytime-Valid Linear
 Models and Regression Adjusted Causal Inference in Randomized Experiments", 2022, arXiv:2210.08589, section 4: a
 Gaussian mixture over the difference, right Haar priors of the variance and of the other coefficients. For two arms it

@@ -76,7 +76,7 @@ class Certificate:
         if self.open:
             listed = ", ".join(f"`{label}`" for label in self.open[:_MOST_LISTED])
             more = f" and {len(self.open) - _MOST_LISTED} more" if len(self.open) > _MOST_LISTED else ""
-            yield f"whether {listed}{more} is more than {100 * self.tolerance:g} % faster: repeat the command to go on"
+            yield f"whether {listed}{more} is {100 * self.tolerance:g} % faster or more: repeat the command to continue"
 
     def table(self) -> dict[str, Any]:
         """Return the certificate as TOML values."""

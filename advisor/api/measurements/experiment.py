@@ -25,7 +25,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import size_text
 from advisor.experiment.arms import ExperimentArm, release_changes, setting_changes, with_changes
 from advisor.experiment.change import Change
-from advisor.experiment.experiment import CONTROL, REFERENCE, Experiment, Laboratory, Plan, Run
+from advisor.experiment.experiment import CONTROL, REFERENCE, ArmRun, Experiment, Laboratory, Plan
 from advisor.experiment.result import ExperimentResult, arm_results
 from advisor.locks.certificate import Certificate, stack_digest
 from advisor.resolve.optimum.request import ResolutionRequest, solve_newest
@@ -92,12 +92,12 @@ class ProjectLaboratory(Laboratory):
         """Begin; nothing is built before it is needed."""
         self._measurement = BlockMeasurement(self.block, FreshProcesses(), self.environments)
 
-    def run(self, round_number: int, arm: int) -> Run:
-        """Run an arm once; before its first result, once more to fill the caches."""
+    def run(self, round_number: int, arm: int) -> ArmRun:
+        """ArmRun an arm once; before its first result, once more to fill the caches."""
         number = max(arm, REFERENCE)
         measured = self.locked_arm(number)
         if reason := self._excess(measured):
-            return Run(seconds=None, failure=reason)
+            return ArmRun(seconds=None, failure=reason)
         runs = 1 if number in self._seconds else 2
         for _ in range(runs):
             started = time.monotonic()
@@ -106,21 +106,21 @@ class ProjectLaboratory(Laboratory):
             if observation.status != "ok":
                 self.is_over_time = observation.status == "timed-out" and number == REFERENCE
                 self.store.add([observation])
-                return Run(seconds=None, failure=last_line(observation.failure))
+                return ArmRun(seconds=None, failure=last_line(observation.failure))
             self._seconds[number] = time.monotonic() - started
         return self._result(observation)
 
-    def _result(self, observation: Observation) -> Run:
+    def _result(self, observation: Observation) -> ArmRun:
         disturbance = self._disturbance(observation)
         if disturbance is not None:
             self.disturbance = disturbance
             # The next run waits for the end of what disturbed this one.
             time.sleep(min(2.0**self._disturbed, _LONGEST_PAUSE_SECONDS))
             self._disturbed += 1
-            return Run(seconds=None, disturbance=disturbance.reason)
+            return ArmRun(seconds=None, disturbance=disturbance.reason)
         self._disturbed = 0
         self.store.add([observation])
-        return Run(seconds=statistics.median(observation.samples))
+        return ArmRun(seconds=statistics.median(observation.samples))
 
     def _disturbance(self, observation: Observation) -> Instability | None:
         """Return why a run says nothing about its arm: throttling, a changed clock, or load by other programs."""
@@ -195,13 +195,13 @@ class ProjectExperiment:
         session: The advice for the project on this machine.
         laboratory: Where arms run.
         experiment: The arms with what was measured so far.
-        known_runs: Number of runs of earlier experiments that count.
+        earlier_runs: Number of runs of earlier experiments that count.
     """
 
     session: AdviceSession
     laboratory: ProjectLaboratory
     experiment: Experiment
-    known_runs: int = 0
+    earlier_runs: int = 0
 
     def run(self, notify: Callable[[ProjectExperiment, int, int], None]) -> ExperimentResult:
         """Measure until the choice is certain or the time is over, and make the choice that of the session.
@@ -344,8 +344,10 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
         plan = Plan(budget_seconds=limits.budget_seconds or 0.0, tolerance=limits.tolerance)
         experiment = Experiment(plan=plan, arms=[arm.changes for arm in arms], laboratory=laboratory)
         measured = store.observations(indicator=BENCHMARK)
-        known = _recall(experiment, arms, setup, measured)
-        yield ProjectExperiment(session=session, laboratory=laboratory, experiment=experiment, known_runs=known)
+        earlier_runs = _recall(experiment, arms, setup, measured)
+        yield ProjectExperiment(
+            session=session, laboratory=laboratory, experiment=experiment, earlier_runs=earlier_runs
+        )
 
 
 @contextmanager
@@ -395,15 +397,15 @@ def _arms(request: ResolutionRequest, setup: BenchmarkSetup) -> Iterator[Experim
     ]
     # The larger the gain may be, the more a change is worth a run.
     changes.sort(key=lambda change: -change.gain.mean - 2 * change.gain.deviation)
-    seen = {_content(stack.versions.items(), ())}
+    contents = {_content(stack.versions.items(), ())}
     for change in changes[:MOST_ARMS]:
         progress("preparing the arm %s", change.text)
         arm = with_changes(reference, [change], request)
         if arm is None:
             continue
         key = _content(arm.stack.versions.items(), arm.settings.items())
-        if key not in seen:
-            seen.add(key)
+        if key not in contents:
+            contents.add(key)
             yield arm
 
 
@@ -422,17 +424,17 @@ def _recall(
         content = _content(((p.name, p.version) for p in o.stack.packages), o.settings.items())
         if content in numbers:
             rounds.setdefault((o.block, o.round), []).append((numbers[content], o))
-    known = 0
+    number_of_runs = 0
     for number, (_, runs) in enumerate(sorted(rounds.items(), key=lambda item: item[0])):
         present = {arm for arm, _ in runs}
         if REFERENCE not in present:
             continue
         for arm, o in sorted(runs, key=lambda item: not item[1].reference):
             role = CONTROL if arm == REFERENCE and not o.reference else arm
-            experiment.record(number, role, Run(seconds=statistics.median(o.samples)))
-            known += 1
+            experiment.record(number, role, ArmRun(seconds=statistics.median(o.samples)))
+            number_of_runs += 1
     experiment.rounds = len(rounds)
-    return known
+    return number_of_runs
 
 
 def _content(packages: Iterable[tuple[str, object]], settings: Iterable[tuple[str, object]]) -> tuple[object, ...]:

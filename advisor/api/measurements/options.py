@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from advisor.api.option import Option, Scalar, option_group, read_duration, read_gigabytes, read_pairs, read_scalar
+from advisor.api.option import (
+    MEASURING,
+    Option,
+    Scalar,
+    option_group,
+    read_duration,
+    read_gigabytes,
+    read_pairs,
+    read_scalar,
+)
 from advisor.api.options import HARDWARE, KNOWLEDGE, at_least_one, read_min_gain
 from advisor.domain.words import parse_size
 from knowledge.domain.errors import InputError
@@ -114,9 +123,10 @@ class ExperimentOptions:
         Option(
             "--measure",
             metavar="BUDGET",
+            panel=MEASURING,
             reads=str,
             parse=read_duration,
-            help="Measure the project's benchmark until the choice is certain, at most this long, such as 20m.",
+            help="Measure until the choice is certain, or this long.\nThe project's benchmark, such as for 20m.",
         ),
     ] = None
     tolerance: Annotated[
@@ -124,9 +134,10 @@ class ExperimentOptions:
         Option(
             "--tolerance",
             metavar="PERCENT",
+            panel=MEASURING,
             reads=str,
             parse=read_min_gain,
-            help="Largest acceptable loss of the measured choice.",
+            help="Acceptable loss of speed.\nThe choice is certain once nothing can be faster by more.",
             default_text="2%",
         ),
     ] = 0.02
@@ -135,9 +146,10 @@ class ExperimentOptions:
         Option(
             "--max-download",
             metavar="SIZE",
+            panel=MEASURING,
             reads=str,
             parse=_read_bytes,
-            help="Largest download for the environments to measure.",
+            help="Largest download of all environments.",
         ),
     ] = None
     max_disk_bytes: Annotated[
@@ -145,9 +157,10 @@ class ExperimentOptions:
         Option(
             "--max-disk",
             metavar="SIZE",
+            panel=MEASURING,
             reads=str,
             parse=_read_bytes,
-            help="Largest size of the environments to measure.",
+            help="Largest size of all environments.",
         ),
     ] = None
     max_load: Annotated[
@@ -155,8 +168,9 @@ class ExperimentOptions:
         Option(
             "--max-load",
             metavar="PERCENT",
+            panel=MEASURING,
             minimum=0.0,
-            help="Most load by other programs during a run.\nA run with more load is repeated.",
+            help="Most load by other programs.\nA run with more load is repeated.",
         ),
     ] = 10.0
 

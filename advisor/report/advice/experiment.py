@@ -38,11 +38,11 @@ def arm_rows(report: AdviceResult, *, details: bool) -> Iterator[tuple[str, str,
     if result is None:
         return
     ran = [arm for arm in result.arms if arm.verdict not in ("not run", "failed")]
-    shown = ran if details else ran[:_MOST_ARMS]
-    for arm in shown:
+    listed = ran if details else ran[:_MOST_ARMS]
+    for arm in listed:
         yield arm_label(arm), arm.verdict, _ratio(arm.ratio) if arm.ratio else _WITHOUT_RATIO.get(arm.verdict, "")
-    if len(ran) > len(shown):
-        yield f"{len(ran) - len(shown)} more", "", "`--details` lists them"
+    if len(ran) > len(listed):
+        yield f"{len(ran) - len(listed)} more", "", "`--details` lists them"
     for arm in (arm for arm in result.arms if arm.verdict == "failed"):
         yield arm_label(arm), "failed", arm.failure
 
