@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from advisor.api.session import AdviceSession
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.client import IndexClient
 from advisor.project.benchmark import read_benchmark
-from advisor.project.interface import parse_root
+from advisor.project.interface import ProjectRequirements, parse_root
 from advisor.project.metadata.copy import copy_files, list_files
 from advisor.resolve.candidates.problem import Candidate
 from knowledge.catalogue.fit import contradictions
@@ -95,28 +95,13 @@ def plan_benchmark(
         UnavailableError: If an index cannot be read.
     """
     combinations = ({}, *expand_settings(settings)) if settings else ({},)
-    directory = options.files.directory
     project = load_project(options.files, build=project_builder(options))
-    benchmark = read_benchmark(directory)
-    hardware = detect()
-    with (
-        tempfile.TemporaryDirectory(prefix="advisor-benchmark-") as scratch,
-        open_indexes(options.indexes, directory, project, [hardware]) as client,
-    ):
-        names = list_files(directory)
-        benchmark = replace(benchmark, directory=Path(scratch) / "project")
-        copied_bytes = copy_files(directory, names, benchmark.directory)
-        locker = StackLocker(client, hardware)
-        target = locker.target(python)
-        # The project's settings may describe another machine; its benchmark is measured on this one, with wheels.
-        options = replace(
-            options,
-            target=TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
-            resolution=replace(options.resolution, only_binary=(":all:",)),
-        )
-        context = prepare_target(options, project)
+    benchmark = read_benchmark(options.files.directory)
+    with open_copy(options, project, python) as copy:
+        benchmark = replace(benchmark, directory=copy.directory)
+        hardware = copy.context.target.hardware
         arms = _plan_arms(
-            _lock_stacks(context, stacks, locker, client, python, can_be_equal=len(combinations) > 1),
+            _lock_stacks(copy, stacks, can_be_equal=len(combinations) > 1),
             combinations,
             benchmark.indicator_run(hardware),
             control=sampling.controls,
@@ -131,7 +116,76 @@ def plan_benchmark(
             memory_limit_bytes=sampling.memory_limit_bytes,
             benchmark=benchmark,
         )
-        yield BenchmarkPlan(block=block, client=client, copied_files=len(names), copied_bytes=copied_bytes)
+        yield BenchmarkPlan(
+            block=block, client=copy.client, copied_files=copy.copied_files, copied_bytes=copy.copied_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectCopy:
+    """A copy of a project, and what locks its stacks for this machine.
+
+    Attributes:
+        directory: The copy.
+        copied_files: Number of files in it.
+        copied_bytes: Their size in bytes.
+        context: The project for this machine and an interpreter.
+        client: The package indexes.
+        locker: Makes exact locks.
+        python: The interpreter: a path or a version.
+    """
+
+    directory: Path
+    copied_files: int
+    copied_bytes: int
+    context: TargetContext
+    client: IndexClient
+    locker: StackLocker
+    python: str
+
+    def lock(self, stack: Iterable[Candidate], label: Sequence[str]) -> StackLock:
+        """Return the exact lock of a stack, with a label for tables."""
+        return self.locker.lock_of(stack, label, self.python)
+
+
+@contextmanager
+def open_copy(options: ProjectOptions, project: ProjectRequirements, python: str) -> Iterator[ProjectCopy]:
+    """Copy a project, and prepare it for this machine and an interpreter; for errors see :func:`plan_benchmark`."""
+    directory, hardware = options.files.directory, detect()
+    with (
+        tempfile.TemporaryDirectory(prefix="advisor-benchmark-") as scratch,
+        open_indexes(options.indexes, directory, project, [hardware]) as client,
+    ):
+        names, copy = list_files(directory), Path(scratch) / "project"
+        copied_bytes = copy_files(directory, names, copy)
+        locker = StackLocker(client, hardware)
+        target = locker.target(python)
+        # The project's settings may describe another machine; its benchmark is measured on this one, with wheels.
+        options = replace(
+            options,
+            target=TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
+            resolution=replace(options.resolution, only_binary=(":all:",)),
+        )
+        yield ProjectCopy(
+            directory=copy,
+            copied_files=len(names),
+            copied_bytes=copied_bytes,
+            context=prepare_target(options, project),
+            client=client,
+            locker=locker,
+            python=python,
+        )
+
+
+def lock_baseline(copy: ProjectCopy) -> StackLock:
+    """Lock the baseline of a project, or, if it has none, the recommended stack; for errors see :func:`plan_benchmark`.
+
+    It is the first stack that a benchmark runs on without `--stack`.
+    """
+    with open_predictor(copy.context, copy.client) as estimator:
+        inputs = AdviceInputs(context=copy.context, client=copy.client, estimator=estimator)
+        advice = AdviceSession(inputs).recommend()
+    return copy.lock(advice.baseline or advice.optimum.stack, ["baseline" if advice.baseline else "recommended"])
 
 
 def measure_benchmark(
@@ -174,19 +228,12 @@ def measure_benchmark(
         return run_block(plan.block, plan.client, environment=environment, store=store)
 
 
-def _lock_stacks(
-    context: TargetContext,
-    stacks: Sequence[str],
-    locker: StackLocker,
-    client: IndexClient,
-    python: str,
-    *,
-    can_be_equal: bool,
-) -> list[_ProjectStack]:
+def _lock_stacks(copy: ProjectCopy, stacks: Sequence[str], *, can_be_equal: bool) -> list[_ProjectStack]:
     """Lock the project for each stack; without stacks, lock the baseline and the recommended stack.
 
     If these may be equal and are, the recommended stack alone is locked.
     """
+    context, client = copy.context, copy.client
     with open_predictor(context, client) as estimator:
         if not stacks:
             advice = AdviceSession(AdviceInputs(context=context, client=client, estimator=estimator)).recommend()
@@ -196,16 +243,12 @@ def _lock_stacks(
                     raise _equal_stacks_error(advice.baseline)
                 compared = compared[1:]
             packages = frozenset[str](root.name for root in context.problem.roots if not root.constraint)
-            return [
-                _ProjectStack(lock=locker.lock_of(stack, [label], python), packages=packages)
-                for label, stack in compared
-            ]
+            return [_ProjectStack(lock=copy.lock(stack, [label]), packages=packages) for label, stack in compared]
         locked = []
         for text in stacks:
             pinned, packages = _with_requirements(context, text)
             advice = AdviceSession(AdviceInputs(context=pinned, client=client, estimator=estimator)).recommend()
-            lock = locker.lock_of(advice.optimum.stack, text.split(), python)
-            locked.append(_ProjectStack(lock=lock, packages=packages))
+            locked.append(_ProjectStack(lock=copy.lock(advice.optimum.stack, text.split()), packages=packages))
     keys = [stack.lock.key for stack in locked]
     for number, stack in enumerate(locked):
         if stack.lock.key in keys[:number]:
