@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from advisor.api.context import (
     AdviceInputs,
@@ -24,16 +25,18 @@ from advisor.api.options import IndexOptions, Project, ProjectOptions, Resolutio
 from advisor.api.session import AdviceSession
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.client import IndexClient
-from advisor.project.benchmark import read_benchmark
-from advisor.project.interface import ProjectRequirements, parse_root
+from advisor.project.benchmark import benchmark_of, read_benchmark
+from advisor.project.interface import parse_root
 from advisor.project.metadata.copy import copy_files, list_files
 from advisor.resolve.candidates.problem import Candidate
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import code_of, shipped_settings
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Scalar
 from knowledge.hardware.detect import detect
+from pi_runners.execution.benchmark import Benchmark
 from pi_runners.execution.campaign import Block
 from pi_runners.execution.environment import StackLock
 from pi_runners.plan.matrix import Arm, expand_settings
@@ -54,6 +57,31 @@ class BenchmarkPlan:
 
     block: Block
     client: IndexClient
+    copied_files: int
+    copied_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkSetup:
+    """A project with a benchmark, prepared for this machine while its copy exists.
+
+    Attributes:
+        benchmark: The benchmark, in the copy of the project.
+        context: The project; stacks of it have wheels only.
+        client: The package indexes.
+        locker: Locks stacks for environments.
+        hardware: This machine.
+        python: Interpreter: a path or a version.
+        copied_files: Number of files in the copy.
+        copied_bytes: Their size in bytes.
+    """
+
+    benchmark: Benchmark
+    context: TargetContext
+    client: IndexClient
+    locker: StackLocker
+    hardware: HardwareProfile
+    python: str
     copied_files: int
     copied_bytes: int
 
@@ -95,69 +123,50 @@ def plan_benchmark(
         UnavailableError: If an index cannot be read.
     """
     combinations = ({}, *expand_settings(settings)) if settings else ({},)
-    project = load_project(options.files, build=project_builder(options))
-    benchmark = read_benchmark(options.files.directory)
-    with open_copy(options, project, python) as copy:
-        benchmark = replace(benchmark, directory=copy.directory)
-        hardware = copy.context.target.hardware
-        arms = _plan_arms(
-            _lock_stacks(copy, stacks, can_be_equal=len(combinations) > 1),
-            combinations,
-            benchmark.indicator_run(hardware),
-            control=sampling.controls,
-        )
+    with open_benchmark(options, python) as setup:
+        stacks_of_arms = _lock_stacks(setup, stacks, can_be_equal=len(combinations) > 1)
+        run = setup.benchmark.indicator_run(setup.hardware)
+        arms = _plan_arms(stacks_of_arms, combinations, run, control=sampling.controls)
         block = Block(
             name=name or block_name(arms),
             arms=arms,
             rounds=sampling.rounds,
-            hardware=hardware,
+            hardware=setup.hardware,
             samples=_RUNS if sampling.samples is None else sampling.samples,
             timeout_seconds=sampling.timeout_seconds,
             memory_limit_bytes=sampling.memory_limit_bytes,
-            benchmark=benchmark,
+            benchmark=setup.benchmark,
         )
         yield BenchmarkPlan(
-            block=block, client=copy.client, copied_files=copy.copied_files, copied_bytes=copy.copied_bytes
+            block=block, client=setup.client, copied_files=setup.copied_files, copied_bytes=setup.copied_bytes
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectCopy:
-    """A copy of a project, and what locks its stacks for this machine.
-
-    Attributes:
-        directory: The copy.
-        copied_files: Number of files in it.
-        copied_bytes: Their size in bytes.
-        context: The project for this machine and an interpreter.
-        client: The package indexes.
-        locker: Makes exact locks.
-        python: The interpreter: a path or a version.
-    """
-
-    directory: Path
-    copied_files: int
-    copied_bytes: int
-    context: TargetContext
-    client: IndexClient
-    locker: StackLocker
-    python: str
-
-    def lock(self, stack: Iterable[Candidate], label: Sequence[str]) -> StackLock:
-        """Return the exact lock of a stack, with a label for tables."""
-        return self.locker.lock_of(stack, label, self.python)
 
 
 @contextmanager
-def open_copy(options: ProjectOptions, project: ProjectRequirements, python: str) -> Iterator[ProjectCopy]:
-    """Copy a project, and prepare it for this machine and an interpreter; for errors see :func:`plan_benchmark`."""
-    directory, hardware = options.files.directory, detect()
+def open_benchmark(
+    options: ProjectOptions, python: str, *, table: Mapping[str, Any] | None = None
+) -> Iterator[BenchmarkSetup]:
+    """Copy a project with a benchmark, and prepare it for this machine; the copy exists until the end of the block.
+
+    Args:
+        options: The project, its indexes, and what the best stack is.
+        python: Interpreter: a path or a version.
+        table: Benchmark that the project could have; by default the one that it has.
+
+    Raises:
+        InputError: If the project has no benchmark, or the benchmark or an option is wrong.
+    """
+    directory = options.files.directory
+    project = load_project(options.files, build=project_builder(options))
+    benchmark = read_benchmark(directory) if table is None else benchmark_of(directory, table)
+    hardware = detect()
     with (
         tempfile.TemporaryDirectory(prefix="advisor-benchmark-") as scratch,
         open_indexes(options.indexes, directory, project, [hardware]) as client,
     ):
-        names, copy = list_files(directory), Path(scratch) / "project"
-        copied_bytes = copy_files(directory, names, copy)
+        names = list_files(directory)
+        benchmark = replace(benchmark, directory=Path(scratch) / "project")
+        copied_bytes = copy_files(directory, names, benchmark.directory)
         locker = StackLocker(client, hardware)
         target = locker.target(python)
         # The project's settings may describe another machine; its benchmark is measured on this one, with wheels.
@@ -166,26 +175,32 @@ def open_copy(options: ProjectOptions, project: ProjectRequirements, python: str
             target=TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
             resolution=replace(options.resolution, only_binary=(":all:",)),
         )
-        yield ProjectCopy(
-            directory=copy,
-            copied_files=len(names),
-            copied_bytes=copied_bytes,
+        yield BenchmarkSetup(
+            benchmark=benchmark,
             context=prepare_target(options, project),
             client=client,
             locker=locker,
+            hardware=hardware,
             python=python,
+            copied_files=len(names),
+            copied_bytes=copied_bytes,
         )
 
 
-def lock_baseline(copy: ProjectCopy) -> StackLock:
-    """Lock the baseline of a project, or, if it has none, the recommended stack; for errors see :func:`plan_benchmark`.
+def lock_baseline(setup: BenchmarkSetup) -> StackLock:
+    """Lock the baseline of a project, or, if it has none, the recommended stack.
 
     It is the first stack that a benchmark runs on without `--stack`.
+
+    Raises:
+        NoStackError: If the project cannot be resolved.
+        UnavailableError: If an index cannot be read.
     """
-    with open_predictor(copy.context, copy.client) as estimator:
-        inputs = AdviceInputs(context=copy.context, client=copy.client, estimator=estimator)
+    with open_predictor(setup.context, setup.client) as estimator:
+        inputs = AdviceInputs(context=setup.context, client=setup.client, estimator=estimator)
         advice = AdviceSession(inputs).recommend()
-    return copy.lock(advice.baseline or advice.optimum.stack, ["baseline" if advice.baseline else "recommended"])
+    label = "baseline" if advice.baseline else "recommended"
+    return setup.locker.lock_of(advice.baseline or advice.optimum.stack, [label], setup.python)
 
 
 def measure_benchmark(
@@ -228,12 +243,12 @@ def measure_benchmark(
         return run_block(plan.block, plan.client, environment=environment, store=store)
 
 
-def _lock_stacks(copy: ProjectCopy, stacks: Sequence[str], *, can_be_equal: bool) -> list[_ProjectStack]:
+def _lock_stacks(setup: BenchmarkSetup, stacks: Sequence[str], *, can_be_equal: bool) -> list[_ProjectStack]:
     """Lock the project for each stack; without stacks, lock the baseline and the recommended stack.
 
     If these may be equal and are, the recommended stack alone is locked.
     """
-    context, client = copy.context, copy.client
+    context, client, locker, python = setup.context, setup.client, setup.locker, setup.python
     with open_predictor(context, client) as estimator:
         if not stacks:
             advice = AdviceSession(AdviceInputs(context=context, client=client, estimator=estimator)).recommend()
@@ -243,12 +258,16 @@ def _lock_stacks(copy: ProjectCopy, stacks: Sequence[str], *, can_be_equal: bool
                     raise _equal_stacks_error(advice.baseline)
                 compared = compared[1:]
             packages = frozenset[str](root.name for root in context.problem.roots if not root.constraint)
-            return [_ProjectStack(lock=copy.lock(stack, [label]), packages=packages) for label, stack in compared]
+            return [
+                _ProjectStack(lock=locker.lock_of(stack, [label], python), packages=packages)
+                for label, stack in compared
+            ]
         locked = []
         for text in stacks:
             pinned, packages = _with_requirements(context, text)
             advice = AdviceSession(AdviceInputs(context=pinned, client=client, estimator=estimator)).recommend()
-            locked.append(_ProjectStack(lock=copy.lock(advice.optimum.stack, text.split()), packages=packages))
+            lock = locker.lock_of(advice.optimum.stack, text.split(), python)
+            locked.append(_ProjectStack(lock=lock, packages=packages))
     keys = [stack.lock.key for stack in locked]
     for number, stack in enumerate(locked):
         if stack.lock.key in keys[:number]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.api.context import load_project, project_builder
-from advisor.api.measurements.benchmark import lock_baseline, open_copy
+from advisor.api.measurements.benchmark import lock_baseline, open_benchmark
 from advisor.api.measurements.options import EnvironmentOptions, SamplingOptions
 from advisor.api.options import ProjectOptions
-from advisor.project.benchmark import benchmark_of, check_benchmark
+from advisor.project.benchmark import check_benchmark
 from advisor.project.benchmark_proposal.output import OutputMetric, metrics_of_output
 from advisor.project.benchmark_proposal.proposal import BenchmarkProposal, propose_benchmark
 from advisor.project.benchmark_proposal.table import with_benchmark
@@ -18,7 +17,7 @@ from advisor.user_directories import cache_directory
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import create_atomically, read_bytes, write_atomically
-from pi_runners.execution.benchmark import Metric, last_line
+from pi_runners.execution.benchmark import last_line
 from pi_runners.execution.environment import build_environment
 from pi_runners.execution.program_archive import write_program
 from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
@@ -123,12 +122,10 @@ def try_proposal(
         NoStackError: If the project cannot be resolved.
         UnavailableError: If an index cannot be read, or the environment cannot be built.
     """
-    project = load_project(options.files, build=project_builder(options))
-    benchmark = benchmark_of(options.files.directory, proposal.table)
     environments = cache_directory(options.indexes.cache_directory) / "environments"
-    with open_copy(options, project, environment.python) as copy:
-        benchmark = replace(benchmark, directory=copy.directory, metric=Metric())
-        built = build_environment(lock_baseline(copy), environments)
+    with open_benchmark(options, environment.python, table=proposal.table) as setup:
+        benchmark = setup.benchmark
+        built = build_environment(lock_baseline(setup), environments)
         request = ProcessRequest(
             python=built.python,
             program=write_program(environments),
@@ -141,9 +138,9 @@ def try_proposal(
     result = next(iter(end.results), None) or {"status": "crashed", "failure": _ending(end)}
     if result["status"] != "ok":
         raise _failed(proposal, str(result["failure"]))
-    required = {root.name for root in copy.context.problem.roots if not root.constraint}
+    required = {root.name for root in setup.context.problem.roots if not root.constraint}
     trial = CommandTrial(
-        python=str(copy.context.target.python),
+        python=str(setup.context.target.python),
         packages=tuple(f"{p.name} {p.version}" for p in built.stack.packages if p.name in required),
         command_seconds=float(result["command_seconds"]),
         startup_seconds=float(result["startup_seconds"]),
