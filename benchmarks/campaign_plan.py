@@ -30,7 +30,7 @@ from knowledge.estimate.cases import Case
 from knowledge.estimate.compared_settings import setting_change
 from knowledge.estimate.gain_model import GainModel
 from knowledge.estimate.gain_terms import Pair
-from knowledge.estimate.information import DEFAULT, BlockCosts, Decision, PossibleBlock, decide, select
+from knowledge.estimate.information import DEFAULT, BlockCosts, CaseDecision, PossibleBlock, decide, select
 from knowledge.estimate.model_cache import frameworks_of, shipped_variances
 from knowledge.evidence.block_evidence import load_evidence
 from knowledge.evidence.contrasts import Contrast, Machine
@@ -115,7 +115,7 @@ class HeldOut:
         self.history = history
         self.model = GainModel(known, program_of, self.variances)
 
-    def decisions(self, model: GainModel, group: Group) -> list[Decision]:
+    def decisions(self, model: GainModel, group: Group) -> list[CaseDecision]:
         """Return the decisions about each choice of a group at the programs that are not measured."""
         decisions = []
         for subject, pairs in group.subjects.items():
@@ -177,7 +177,7 @@ class HeldOut:
         return sum(len(self.decisions(self.model, group)) for group in self.groups)
 
 
-def advised(d: Decision) -> str:
+def advised(d: CaseDecision) -> str:
     """Return the option that counts most over the default, or the default."""
     steps = {option: counted_steps(gain, len(d.gains), MIN_GAIN) for option, gain in d.gains.items()}
     option = max(steps, key=steps.__getitem__)

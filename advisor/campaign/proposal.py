@@ -27,7 +27,7 @@ from knowledge.estimate.compared_settings import ComparedSetting, preferred
 from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gain_terms import MEASURED_HERE
-from knowledge.estimate.information import DEFAULT, BlockCosts, Decision, PossibleBlock, decide, select
+from knowledge.estimate.information import DEFAULT, BlockCosts, CaseDecision, PossibleBlock, decide, select
 from knowledge.estimate.programs import WHOLE_MODEL, Program, program_of_run
 from knowledge.estimate.workloads import MODELS, TASKS
 from knowledge.evidence.contrasts import Contrast, Side
@@ -191,10 +191,10 @@ class _Planner:
         """Return the newest version of each minor release, newest first, down to the oldest that was compared."""
         oldest = min(model.versions)
         newest: dict[tuple[int, int], Version] = {}
-        for version in offered:
+        for version in (version for version in offered if version >= oldest):
             if str(version) in failures:
                 self.left_out[f"{model.name}=={version}"] = failures[str(version)]
-            elif version >= oldest:
+            else:
                 newest.setdefault((version.major, version.minor), version)
         return list(newest.values())
 
@@ -222,8 +222,8 @@ class _Planner:
             for case in choose_cases([WHOLE_MODEL], size=size):
                 try:
                     check_fit([case], ["float32"], self.hardware, device=device, backends=[backend])
-                except InputError as error:
-                    self.left_out[program_name(case.parameters)] = error.message
+                except InputError:
+                    self.left_out[program_name(case.parameters)] = "it needs more memory than the machine has"
                     continue
                 runs += indicator_runs([case], backend, ["float32"], device)
         return runs
@@ -360,7 +360,7 @@ class _BlockMaker:
     reference: Version
 
     def block(
-        self, arms: Sequence[_Arm], runs: Sequence[IndicatorRun], decisions: Sequence[Decision]
+        self, arms: Sequence[_Arm], runs: Sequence[IndicatorRun], decisions: Sequence[CaseDecision]
     ) -> Iterator[_Candidate]:
         """Yield a block of arms and programs that may be measured for some decisions, if there are any."""
         if not arms or not runs or not decisions:
@@ -472,7 +472,7 @@ def _proposed(candidate: _Candidate) -> ProposedBlock:
     )
 
 
-def _open(gain: float, decision: Decision) -> OpenDecision:
+def _open(gain: float, decision: CaseDecision) -> OpenDecision:
     option = decision.best or max(decision.rivals, key=lambda name: decision.rivals[name].mean)
     return OpenDecision(
         workload=decision.case.workload,

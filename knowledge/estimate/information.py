@@ -43,7 +43,7 @@ GainsOf = Callable[[Sequence[Pair]], Sequence[Mapping[Case, Ratio]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class CaseDecision:
     """A choice between versions, or between values of a setting, for programs of one size.
 
     Attributes:
@@ -72,7 +72,7 @@ class Decision:
 
 def decide(
     subject: str, sides: Mapping[str, Side], gains_of: GainsOf, weight_of: Callable[[Case], float] = lambda _: 1.0
-) -> list[Decision]:
+) -> list[CaseDecision]:
     """Return the decision of each case between some options.
 
     Args:
@@ -94,7 +94,7 @@ def decide(
         if best not in over:
             over[best] = gains_over(best)
         decisions.append(
-            Decision(
+            CaseDecision(
                 case=case,
                 subject=subject,
                 gains=gains,
@@ -167,7 +167,7 @@ class PossibleBlock:
 
     cells: Mapping[tuple[int, int], int]
     costs: BlockCosts
-    decisions: Sequence[Decision]
+    decisions: Sequence[CaseDecision]
     across: Array
     within: Array
     arms: tuple[int, ...] = ()

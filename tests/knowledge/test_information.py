@@ -13,7 +13,7 @@ from knowledge.estimate.cases import Case
 from knowledge.estimate.gain_model import GainModel
 from knowledge.estimate.gain_space import Array
 from knowledge.estimate.gain_terms import Blend, Pair, Variances, terms_of
-from knowledge.estimate.information import DEFAULT, BlockCosts, Decision, PossibleBlock, decide, select
+from knowledge.estimate.information import DEFAULT, BlockCosts, CaseDecision, PossibleBlock, decide, select
 from knowledge.estimate.programs import Program, program_of_run
 from knowledge.evidence.contrasts import Contrast, Side
 from tests.knowledge.contrasts import HERE, contrast, side
@@ -39,10 +39,10 @@ def blend(flops: float) -> Blend:
     return ((1.0, program_of(measured(FAST, 0.0, flops=flops))),)
 
 
-def decision(mean: float, weight: float = 1.0, *, subject: str = "compile") -> Decision:
+def decision(mean: float, weight: float = 1.0, *, subject: str = "compile") -> CaseDecision:
     """A choice between the default and one option, whose predicted gain is not positive."""
     gain = Ratio(mean=mean, variance=0.04)
-    return Decision(
+    return CaseDecision(
         case=Case(workload="w", basis="", programs=(blend(1e9),)),
         subject=subject,
         gains={"on": gain},
@@ -54,7 +54,7 @@ def decision(mean: float, weight: float = 1.0, *, subject: str = "compile") -> D
 
 
 def block(
-    decisions: Sequence[Decision], joint: Array, *, programs: int = 1, costs: BlockCosts = COSTS
+    decisions: Sequence[CaseDecision], joint: Array, *, programs: int = 1, costs: BlockCosts = COSTS
 ) -> PossibleBlock:
     """A block whose ratios have a joint covariance with the gains of the decisions, which are first."""
     number = len(decisions)
