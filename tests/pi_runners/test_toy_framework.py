@@ -189,6 +189,61 @@ def test_a_framework_with_an_unknown_key_is_an_error_that_names_the_file(tmp_pat
         frameworks.cache_clear()
 
 
+@pytest.fixture
+def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Add an empty package of frameworks, ``toys``, to those of the program; return its folder."""
+    (tmp_path / "toys").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    framework_packages.add("toys")
+    frameworks.cache_clear()
+    yield tmp_path / "toys"
+    framework_packages.remove("toys")
+    frameworks.cache_clear()
+
+
+def test_two_frameworks_of_one_name_are_an_error_that_names_both(toys: Path) -> None:
+    shutil.copytree(FOLDER, toys / "torch")
+    own = Path(pi_runners.frameworks.__path__[0]) / "torch"
+
+    with pytest.raises(InputError) as error:
+        frameworks()
+
+    assert error.value.message == f"two frameworks have the name `torch`: `{own}` and `{toys / 'torch'}`"
+
+
+@pytest.mark.parametrize("package", ["toyz", "toyz.frameworks", "tomllib._parser"])
+def test_a_package_of_frameworks_that_does_not_exist_is_an_error_that_names_it(package: str, toys: Path) -> None:
+    framework_packages.add(package)
+
+    try:
+        with pytest.raises(InputError) as error:
+            frameworks()
+    finally:
+        framework_packages.remove(package)
+
+    assert error.value.message == f"there is no package `{package}` of frameworks"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('reader = "toyz"', "`profile.reader` is `toyz`, which is no framework"),
+        ('reader = ["toy"]', "`profile.reader` is `['toy']`, which is no framework"),
+    ],
+)
+def test_a_reader_of_traces_that_is_no_framework_is_an_error_that_names_the_file(
+    line: str, problem: str, toys: Path
+) -> None:
+    shutil.copytree(FOLDER, toys / "toy")
+    path = toys / "toy" / "framework.toml"
+    path.write_text(path.read_text().replace("[profile]\n", f"[profile]\n{line}\n"))
+
+    with pytest.raises(InputError) as error:
+        frameworks()
+
+    assert error.value.message == f"the framework `toy`, `{path}`: {problem}"
+
+
 def test_knowledge_reads_the_frameworks_of_any_package_that_adds_them(tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path / "toys" / "toy")
     program = """
