@@ -17,6 +17,7 @@ from typing import IO, Any, Dict, List, NamedTuple, Optional
 
 from pi_runners.harness.interpreters import InterpreterRecord
 from pi_runners.harness.timing import rounded
+from pi_runners.hooks import sitecustomize as hook
 
 _TAIL_BYTES = 1500
 _CHUNK_BYTES = 65536
@@ -36,7 +37,7 @@ print(json.dumps(values))
 """
 _DRAIN_SECONDS = 5.0
 _KILLED_DRAIN_SECONDS = 0.5
-_OWN_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__")
+_OWN_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__", hook.SETTINGS)
 
 
 class ProgramError(Exception):
@@ -70,16 +71,18 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     """
     folder = os.path.join(os.getcwd(), "project")
     shutil.copytree(request["directory"], folder, symlinks=True)
-    interpreters = InterpreterRecord(os.path.join(os.getcwd(), "interpreters"), folder)
+    interpreters = InterpreterRecord(os.path.join(os.getcwd(), "interpreters"), folder, request.get("statements", []))
     variables = interpreters.applied_to(environment_of(folder))
     runs, values = [], []
     try:
         for number in range(request["warmup_runs"] + request["runs"]):
+            interpreters.begin_run()
             try:
                 run = run_command(request["command"], folder, variables, request["pattern"], request["timeout_seconds"])
             finally:
                 # Also if the command failed: packages that it did not find belong to the stack.
                 check_foreign_environments(request["command"], interpreters)
+                check_settings(interpreters.settings_failure())
             if not interpreters.has_own():
                 raise ProgramError(
                     "error",
@@ -87,6 +90,7 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
                     "`-I`, `-E` or `-S`, and keep what PYTHONPATH has: without `env -i`, and with "
                     "`PYTHONPATH=.:$PYTHONPATH` instead of `PYTHONPATH=.`",
                 )
+            check_settings(interpreters.missing_import(request.get("import_settings", [])))
             changed = changed_file(folder, request["files"])
             if changed is not None:
                 raise ProgramError(
@@ -132,6 +136,16 @@ def check_foreign_environments(command: List[str], interpreters: InterpreterReco
             "`uv run` and similar programs choose their own; start the program with `python`"
         )
         raise ProgramError("error", reason.format(" ".join(command), "`, `".join(prefixes)))
+
+
+def check_settings(failure: Optional[str]) -> None:
+    """Check that a run had its settings.
+
+    Raises:
+        ProgramError: If there is a reason why it had not.
+    """
+    if failure is not None:
+        raise ProgramError("unsupported", failure)
 
 
 def run_command(

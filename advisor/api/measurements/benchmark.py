@@ -34,6 +34,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
 from knowledge.domain.observation import IndicatorRun, Observation, Scalar
 from knowledge.hardware.detect import detect
+from pi_runners.execution.benchmark import Benchmark
 from pi_runners.execution.campaign import Block
 from pi_runners.execution.environment import StackLock
 from pi_runners.plan.matrix import Arm, expand_settings
@@ -118,6 +119,7 @@ def plan_benchmark(
         arms = _plan_arms(
             _lock_stacks(context, stacks, locker, client, python, can_be_equal=len(combinations) > 1),
             combinations,
+            benchmark,
             benchmark.indicator_run(hardware),
             control=sampling.controls,
         )
@@ -255,6 +257,7 @@ def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
 def _plan_arms(
     stacks: Sequence[_ProjectStack],
     combinations: Sequence[Mapping[str, Scalar]],
+    benchmark: Benchmark,
     run: IndicatorRun,
     *,
     control: bool,
@@ -272,15 +275,16 @@ def _plan_arms(
                 indicators=(run,),
                 settings=settings,
             )
-            _check_settings(arm)
+            _check_settings(arm, benchmark)
             arms.append(arm)
     if control:
         arms.append(replace(arms[0], number=len(arms), reference=False))
     return tuple(arms)
 
 
-def _check_settings(arm: Arm) -> None:
+def _check_settings(arm: Arm, benchmark: Benchmark) -> None:
     """Refuse settings that contradict each other, that no framework of an arm has, or that need code in the program."""
+    by_option = benchmark.options_of(arm.settings)
     if contradiction := next(iter(contradictions(arm.settings)), ""):
         raise InputError(contradiction, hint="measure them in separate blocks")
     for name, value in sorted(arm.settings.items()):
@@ -291,9 +295,10 @@ def _check_settings(arm: Arm) -> None:
                 f"no framework of the stack `{arm.lock.label}` has the setting `{name}={value}`",
                 hint="`advisor pi settings` lists all settings and their frameworks",
             )
-        if any(choice.code and not choice.environment for choice in choices):
+        if name not in by_option and any(choice.needs_program for choice in choices):
             code = [line for backend in arm.program_backends for line in code_of({name: value}, backend)]
             raise InputError(
                 f"`{name}={value}` needs code in the program",
-                hint=f"let the command of the benchmark contain an option for it; the code is `{'; '.join(code)}`",
+                hint="if the program has an option for it, name it in `[tool.advisor.benchmark]`, such as "
+                f'`options = {{ "{name}={value}" = "--{name}" }}`; the code is `{"; ".join(code)}`',
             )
