@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -286,6 +287,24 @@ def read_moment(text: str, option: str) -> datetime:
 def read_gigabytes(gigabytes: float) -> float:
     """Return a number of bytes."""
     return gigabytes * 1e9
+
+
+_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_DURATION = "".join(rf"(?:(?P<{unit}>[0-9]{{1,9}}(?:\.[0-9]{{1,9}})?){unit})?" for unit in _SECONDS)
+
+
+def read_duration(text: str) -> float:
+    """Return the seconds of a duration such as ``8h``, ``90m`` or ``1h30m``.
+
+    Raises:
+        InputError: If it is not a duration, or zero.
+    """
+    match = re.fullmatch(_DURATION, text.strip().lower())
+    parts = match.groupdict(default="0") if match else {}
+    seconds = sum(float(number) * _SECONDS[unit] for unit, number in parts.items())
+    if seconds == 0:
+        raise InputError(f"`{text}` is not a duration", hint="write it as `8h`, `90m`, `45s` or `1h30m`")
+    return seconds
 
 
 def read_scalar(text: str) -> Scalar:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from advisor.api import configuration
 from advisor.api.measurements.options import read_engine_options
-from advisor.api.option import Option, key_fields, option_group, read_pairs, with_settings
+from advisor.api.option import Option, key_fields, option_group, read_duration, read_pairs, with_settings
 from advisor.api.options import GROUPS, MIN_AGE_DAYS, ResolutionOptions, read_days, read_max_size
 from advisor.cli.app import COMMANDS, make_app
 from advisor.cli.command_help import CommandGroup, help_row
@@ -48,6 +48,23 @@ def test_an_executor_option_may_be_empty() -> None:
     assert read_engine_options(()) == {}
     with pytest.raises(InputError, match="`--engine gres` has no value"):
         read_engine_options(["gres"])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("8h", 28800), ("90m", 5400), (" 45S ", 45), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172800), ("1d2h3m4s", 93784)],
+)
+def test_a_duration_is_read_in_days_hours_minutes_and_seconds(text: str, seconds: float) -> None:
+    assert read_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "8", "h", "8x", "-8h", "0m", "0h0s", "30m1h", "1e3h", "nan", "1,5h", "٣h"])
+def test_a_text_that_is_no_positive_duration_is_an_error_that_shows_how_to_write_it(text: str) -> None:
+    with pytest.raises(InputError) as error:
+        read_duration(text)
+
+    assert error.value.message == f"`{text}` is not a duration"
+    assert error.value.hint == "write it as `8h`, `90m`, `45s` or `1h30m`"
 
 
 def help_of(*names: str) -> list[str]:
