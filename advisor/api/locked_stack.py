@@ -13,6 +13,7 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.index.client import IndexClient
 from advisor.index.configuration import without_credentials
+from advisor.locks.certificate import Certificate
 from advisor.locks.interface import PackageToLock, StackToLock
 from advisor.locks.registry import format_to_write
 from advisor.locks.setting_value import AppliedSetting
@@ -25,11 +26,15 @@ from advisor.resolve.optimum.request import Solved
 
 
 def lock_texts(
-    paths: Sequence[Path], solved: Solved, client: IndexClient, settings: Sequence[AppliedSetting] | None = None
+    paths: Sequence[Path],
+    solved: Solved,
+    client: IndexClient,
+    settings: Sequence[AppliedSetting] | None = None,
+    certificate: Certificate | None = None,
 ) -> dict[Path, str]:
     """Return the text of a lock of a stack for each path, and of the settings files next to locks that need them.
 
-    Settings are ``None`` if they are not recommended at all.
+    Settings are ``None`` if they are not recommended at all, and so is the certificate if nothing was measured.
 
     Raises:
         InputError: If a path has no known format, or its directory does not exist.
@@ -37,9 +42,11 @@ def lock_texts(
     formats = {path: format_to_write(path) for path in paths}
     if not formats:
         return {}
-    stack = SolvedStack.of(solved, client).to_lock(settings or None)
+    has_table = bool(settings) or certificate is not None
+    stack = SolvedStack.of(solved, client).to_lock(tuple(settings or ()) if has_table else None)
+    stack = replace(stack, certificate=certificate)
     texts = {path: lock_format.write(path, [stack]) for path, lock_format in formats.items()}
-    return texts if settings is None else texts | settings_texts(paths, settings)
+    return texts if settings is None else texts | settings_texts(paths, settings, certificate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,10 @@ from knowledge.domain.errors import InputError
 PROJECT = "Project"
 TARGET = "Target"
 OBJECTIVE = "Objective"
+MEASURING = "Measuring"
 INDEX = "Indexes and knowledge base"
 OUTPUT = "Output"
-PANELS = (PROJECT, TARGET, OBJECTIVE, INDEX, OUTPUT)
+PANELS = (PROJECT, TARGET, OBJECTIVE, MEASURING, INDEX, OUTPUT)
 """Titles of the groups of options in the help of a command, in their order."""
 
 Scalar = str | int | float | bool | None

@@ -21,6 +21,8 @@ from advisor.domain.progress import activity, announcing
 from advisor.domain.target import Target
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import count, quoted
+from advisor.experiment.result import ExperimentResult
+from advisor.locks.certificate import stack_digest
 from advisor.locks.settings_table import locked_settings
 from advisor.project.settings.interface import ProjectSetting
 from advisor.project.settings.project_settings import read_project_settings
@@ -35,6 +37,7 @@ from advisor.resolve.explanation.recommended_settings import (
     combined_gain,
     compared_effects,
     recommended_settings,
+    stated_settings,
     values_to_set,
 )
 from advisor.resolve.explanation.sizes import AdviceSizes, prefetch_sizes, read_sizes
@@ -47,6 +50,7 @@ from knowledge.domain.shared_files import write_all
 from knowledge.estimate.interface import StartupTime
 from knowledge.estimate.setting_effect import SettingEffect
 
+_MEASURED = "measured to be the fastest"
 OTHER_PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 """Interpreter versions that are priced by default."""
 
@@ -70,6 +74,7 @@ class AdviceResult:
         outputs: Paths of the locks that were written.
         uses_uv: Whether the project is managed with uv.
         interpreters: The interpreters that were compared; ``None`` if one was chosen.
+        experiment: The experiment that chose the stack and its settings; ``None`` if nothing was measured.
     """
 
     advice: Advice
@@ -85,6 +90,7 @@ class AdviceResult:
     outputs: tuple[str, ...] = ()
     uses_uv: bool = False
     interpreters: VariantComparison | None = None
+    experiment: ExperimentResult | None = None
 
     @property
     def setting_values(self) -> dict[str, dict[str, int | str]]:
@@ -112,6 +118,7 @@ class AdviceSession:
         keeps_result: Whether Ctrl-C ends the search with the best stack so far; else it ends the program.
         announces: Whether a conflict is printed before the hint about it is known.
         reads_sizes: Whether sizes of the baseline are read during the search, because a report will need them.
+        experiment: The experiment that chose the stack and its settings; ``None`` if nothing was measured.
     """
 
     inputs: AdviceInputs
@@ -119,6 +126,7 @@ class AdviceSession:
     keeps_result: bool = False
     announces: bool = False
     reads_sizes: bool = False
+    experiment: ExperimentResult | None = field(default=None, init=False)
     _selection: Selection | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
     _sizes: AdviceSizes | None = field(default=None, init=False)
@@ -227,8 +235,11 @@ class AdviceSession:
         """Return the best stack with what it was recommended for, and the locks that were written."""
         advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
         request, versions = self.select().request, advice.optimum.stack.versions
-        allowed = request.score.settings
+        allowed = request.score.settings if self.experiment is None else None
         effects = compared_effects(versions, self.inputs.estimator, allowed, settings) if allowed else ()
+        if self.experiment is not None:
+            measured = {c.name: _MEASURED for c in self.experiment.choice.arm.changes if not c.is_setting}
+            advice = replace(advice, reasons={**advice.reasons, **measured})
         findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
             advice=replace(advice, findings=tuple(findings)),
@@ -237,7 +248,7 @@ class AdviceSession:
             sizes=sizes,
             startup=self.inputs.estimator.startup(versions),
             settings=settings,
-            settings_gain=combined_gain(settings, versions, self.inputs.estimator),
+            settings_gain=combined_gain(settings, versions, self.inputs.estimator) if allowed else None,
             setting_effects=effects,
             present_settings={
                 (e.package, e.setting): own.text
@@ -248,6 +259,7 @@ class AdviceSession:
             outputs=tuple(map(str, outputs)),
             uses_uv=self.context.uses_uv,
             interpreters=self._interpreters,
+            experiment=self.experiment,
         )
 
     def settings(self) -> tuple[RecommendedSetting, ...]:
@@ -256,6 +268,8 @@ class AdviceSession:
         A setting is not recommended if the program's code makes it, and not offered if any file of the project does.
         """
         stack, allowed = self.recommend().optimum.stack.versions, self.select().request.score.settings
+        if self.experiment is not None:
+            return stated_settings(stack, self.experiment.setting_values, allowed) if allowed else ()
         settings = recommended_settings(stack, self.inputs.estimator, allowed) if allowed else ()
         return tuple(s for s in settings if not self._is_needless(s))
 
@@ -326,9 +340,12 @@ class AdviceSession:
         Raises:
             InputError: If a path has no known format, or its directory does not exist.
         """
-        solved, settings = self.solved(), locked_settings(values_to_set(self.settings()))
+        solved, values = self.solved(), values_to_set(self.settings())
+        certificate = self.experiment.certificate if self.experiment else None
+        if certificate is not None:
+            certificate = replace(certificate, stack=stack_digest(solved.stack.versions, values))
         with activity("reading hashes and sizes"):
-            return lock_texts(paths, solved, self.inputs.client, settings)
+            return lock_texts(paths, solved, self.inputs.client, locked_settings(values), certificate)
 
     def write_locks(self, paths: Sequence[Path]) -> None:
         """Write the best stack to lock files, which are all rendered before the first is written.

@@ -12,11 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from advisor import api
+from advisor.api.measurements.options import ExperimentOptions
 from advisor.api.option import Option
 from advisor.api.options import ProjectOptions, TargetOptions
-from advisor.cli.console import print_report, report_layout
+from advisor.cli.console import duration, print_report, report_layout, say
 from advisor.cli.options import check_format, expand_options
-from advisor.domain.words import in_words, quoted
+from advisor.domain.words import count, in_words, quoted, ratio_text
 from advisor.locks.registry import format_to_write
 from advisor.project.interface import UnbuiltProjectError
 from advisor.report.advice.formats import ADVICE_FORMATS
@@ -150,9 +151,16 @@ def asks_for_builds(command: Callable[..., None]) -> Callable[..., None]:
 
 @expand_options
 @asks_for_builds
-def advise(project: ProjectOptions, printed: AdviceOptions) -> None:
-    """Recommend, verify and lock the best-scored stack of a project for a target machine."""
+def advise(project: ProjectOptions, printed: AdviceOptions, measured: ExperimentOptions) -> None:
+    """Recommend, verify and lock the best-scored stack of a project for a target machine.
+
+    With `--measure`, the project's benchmark decides: it runs with the stacks and the settings that may be the best,
+    until it is certain which one is, or the time is over.
+    """
     printed.check(project.target)
+    if measured.budget_seconds is not None:
+        _measure(project, printed, measured)
+        return
     if printed.update:
         _update(project, printed)
         return
@@ -195,6 +203,35 @@ def _advise_one(inputs: api.context.AdviceInputs, printed: AdviceOptions) -> Non
     print_report(answer.report)
     if memory is not None:
         session.remember(memory, answer)
+
+
+def _measure(project: ProjectOptions, printed: AdviceOptions, measured: ExperimentOptions) -> None:
+    """Measure until the choice is certain, and write its lock; what was measured is kept in any case."""
+    with api.experiment.open_experiment(project, measured) as experiment:
+        session = experiment.session
+        paths = () if printed.dry_run else printed.output or (session.context.default_lock,)
+        for path in paths:
+            format_to_write(path)
+        arms, budget = count(len(experiment.laboratory.arms), "arm"), duration(measured.budget_seconds or 0.0)
+        say(f"{arms}, at most {budget}; Ctrl-C keeps everything")
+        if experiment.earlier_runs:
+            say(f"{count(experiment.earlier_runs, 'run')} of earlier experiments count")
+        result = experiment.run(lambda e, number, arm: say(_state(e, number, arm)))
+        if result.ending == "interrupted":
+            print_report(printed.render(session))
+            raise KeyboardInterrupt
+        write_all(session.lock_texts(paths))
+        print_report(printed.render(session, paths))
+
+
+def _state(experiment: api.experiment.ProjectExperiment, number: int, arm: int) -> str:
+    """Return what an experiment does now, and what is known."""
+    decision = experiment.experiment.decision
+    remaining = duration(experiment.experiment.seconds_left()) if decision.open else "the first runs"
+    ratio = experiment.experiment.ratio(decision.choice)
+    best = f"{experiment.label(decision.choice)}{f', {ratio_text(ratio.speedup)} times as fast' if ratio else ''}"
+    text = f"round {number + 1}: {experiment.label(arm)}"
+    return f"{text} | best so far: {best} | {count(len(decision.open), 'arm')} open, {remaining} left"
 
 
 def _advise_all(inputs: Sequence[api.context.AdviceInputs], printed: AdviceOptions) -> None:

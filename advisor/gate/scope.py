@@ -16,6 +16,7 @@ from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.index.client import IndexClient
+from advisor.locks.certificate import Certificate
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.project.settings.interface import ProjectSetting
 from advisor.project.settings.project_settings import ProjectSettings
@@ -41,6 +42,7 @@ class ProjectState:
         recommended_settings: Run-time settings that its lock recommends.
         requirements_known: Whether its requirements are known; they are not if the base is only a lock file.
         trusted_references: Repositories, archives and directories that its packages may come from.
+        certificate: What an experiment says about its lock; `None` if none was made.
     """
 
     lock: Lock
@@ -50,6 +52,7 @@ class ProjectState:
     recommended_settings: RecommendedValues = field(default_factory=dict)
     requirements_known: bool = True
     trusted_references: tuple[DirectReference, ...] = ()
+    certificate: Certificate | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,7 @@ class GateCase:
         recommend: Returns the recommended stack; `None` to skip that comparison.
         base: Display name and state of the base that the project is compared with, if there is one.
         max_size: Largest admissible download of the lock, in bytes; `None` for no limit.
+        program: Identity of the project's benchmark; empty if it has none.
     """
 
     name: str
@@ -73,6 +77,7 @@ class GateCase:
     recommend: Callable[[], RecommendedStack] | None = None
     base: tuple[str, ProjectState] | None = None
     max_size: int | None = None
+    program: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

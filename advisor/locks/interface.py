@@ -23,6 +23,7 @@ from advisor.domain.target import Target
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.pages.page import DistributionFile
 from advisor.index.variants.metadata import VariantMetadata
+from advisor.locks.certificate import Certificate
 from advisor.locks.lock import Lock
 from advisor.locks.setting_value import AppliedSetting
 from advisor.project.formats.pyproject import ProjectIdentity
@@ -86,6 +87,7 @@ class StackToLock:
         configuration: The indexes.
         details: Details that only some formats record.
         settings: Run-time settings; `None` if they are not recommended at all.
+        certificate: What an experiment says about the stack; `None` if none was made.
     """
 
     target: Target
@@ -93,6 +95,7 @@ class StackToLock:
     configuration: IndexConfiguration
     details: StackDetails
     settings: Sequence[AppliedSetting] | None = None
+    certificate: Certificate | None = None
 
 
 class LockFormat(ABC):

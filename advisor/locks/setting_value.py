@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from advisor.locks.certificate import Certificate
 from knowledge.catalogue.settings import (
     ANY,
     Numerics,
@@ -133,10 +134,11 @@ def frameworks_text(setting: Setting) -> str:
     return ", ".join(f"`{name}`" for name in (frameworks() if ANY in names else names))
 
 
-def settings_table(settings: Iterable[AppliedSetting]) -> dict[str, Any]:
-    """Return settings as TOML values: the content of `[tool.advisor]`, and of a settings file."""
+def settings_table(settings: Iterable[AppliedSetting], certificate: Certificate | None = None) -> dict[str, Any]:
+    """Return settings and a certificate as TOML values: the content of `[tool.advisor]`, and of a settings file."""
     records = [setting_record(setting) for setting in sorted_settings(settings)]
-    return {"settings-version": TABLE_VERSION, "settings": records}
+    measured = {} if certificate is None else {"certificate": certificate.table()}
+    return {"settings-version": TABLE_VERSION, "settings": records, **measured}
 
 
 def sorted_settings(settings: Iterable[AppliedSetting]) -> tuple[AppliedSetting, ...]:

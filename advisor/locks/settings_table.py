@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field
 
+from advisor.locks.certificate import Certificate, certificate_from
 from advisor.locks.registry import SETTINGS_FILE, format_of, lock_formats
 from advisor.locks.setting_value import (
     TABLE_VERSION,
@@ -41,12 +42,14 @@ class AppliedSettings:
         changed: Settings, as ``name=value``, that the file records differently from the catalogue of today.
         versions: Locked versions of frameworks, by name of the framework; empty for a file next to a lock.
         source: The lock or settings file of settings to run a program with; `None` if a user named all of them.
+        certificate: What an experiment says about the lock; `None` if none was made.
     """
 
     settings: tuple[AppliedSetting, ...] = ()
     changed: tuple[str, ...] = ()
     versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     source: Path | None = None
+    certificate: Certificate | None = None
 
     @property
     def values(self) -> dict[str, dict[str, int | str]]:
@@ -83,6 +86,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
     version: Annotated[int, Field(alias="settings-version", ge=TABLE_VERSION, le=TABLE_VERSION)]
     settings: Annotated[list[_Setting], Field(max_length=1000)]
+    certificate: dict[_Text, Any] | None = None
 
 
 class _File(_Table):
@@ -106,9 +110,9 @@ def locked_settings(values: Mapping[str, Mapping[str, int | str]]) -> tuple[Appl
     return sorted_settings(settings.values())
 
 
-def settings_text(settings: Iterable[AppliedSetting]) -> str:
+def settings_text(settings: Iterable[AppliedSetting], certificate: Certificate | None = None) -> str:
     """Return the content of a settings file; the same settings give the same bytes."""
-    return _HEADER + toml_text(settings_table(settings))
+    return _HEADER + toml_text(settings_table(settings, certificate))
 
 
 def settings_path(lock: Path) -> Path:
@@ -124,14 +128,17 @@ def settings_path(lock: Path) -> Path:
     return lock.with_name(SETTINGS_FILE if has_usual_name else f"advisor-settings.{stem}.toml")
 
 
-def settings_texts(locks: Iterable[Path], settings: Iterable[AppliedSetting]) -> dict[Path, str]:
+def settings_texts(
+    locks: Iterable[Path], settings: Iterable[AppliedSetting], certificate: Certificate | None = None
+) -> dict[Path, str]:
     """Return the settings files to write next to locks that cannot contain settings.
 
     Without settings, only files that exist are written, so that none of them keeps settings of an earlier advice.
     """
     settings = sorted_settings(settings)
     paths = [path for lock in locks if (path := settings_path(lock)) != lock]
-    return {path: settings_text(settings) for path in paths if settings or path.exists()}
+    has_content = bool(settings) or certificate is not None
+    return {path: settings_text(settings, certificate) for path in paths if has_content or path.exists()}
 
 
 def read_settings(lock: Path) -> AppliedSettings | None:
@@ -193,7 +200,20 @@ def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ..
         settings[key] = setting
         if entry.model_dump(exclude_defaults=True) != setting_record(setting):
             changed.append(setting.text)
-    return AppliedSettings(settings=sorted_settings(settings.values()), changed=tuple(changed), versions=versions)
+    return AppliedSettings(
+        settings=sorted_settings(settings.values()),
+        changed=tuple(changed),
+        versions=versions,
+        certificate=_certificate_of(table, path),
+    )
+
+
+def _certificate_of(table: _Table, path: Path) -> Certificate | None:
+    try:
+        return None if table.certificate is None else certificate_from(table.certificate)
+    except RecordError as error:
+        message = f"`{path}` is not valid: {error.reason}, in `{error.place}` of the certificate"
+        raise InputError(message, hint="write it again with `advisor advise --measure`") from None
 
 
 def _framework_versions(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

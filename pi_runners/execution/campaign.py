@@ -169,33 +169,71 @@ def run_block(
         for arm in _rotated(block.arms, number)
         if arm.indicators and is_missing(number, arm.number)
     ]
-    program = write_program(environments)
-    instruments = build_instruments(block.instruments, environments) if block.instruments and missing else None
-    built: dict[str, BuiltEnvironment | EnvironmentBuildError] = {}
+    measurement = BlockMeasurement(block, runner, environments)
     count = 0
     try:
         arms = {arm.number: arm for _, arm in missing}
         for _, arm in () if block.environment else sorted(arms.items()):
             progress(f"environment {arm.lock.label}")
-            if arm.lock.key not in built:
-                built[arm.lock.key] = _build(arm, environments)
+            measurement.build(arm)
         for number, arm in missing:
             progress(f"round {number + 1}/{block.rounds} {arm.label}")
             if reason := begin(number, arm):
-                observations = _failures(block, arm, number, {"status": "crashed", "failure": reason})
+                observations = measurement.give_up(number, arm, reason)
             else:
-                environment = block.environment or built[arm.lock.key]
-                observations = _observe(block, arm, number, environment, instruments, program, runner)
+                observations = measurement.run(number, arm)
             sink(observations)
             count += len(observations)
             if len(observations) < len(arm.indicators):
                 # The runner was stopped: the remaining arms stay missing and are measured when the block is continued.
                 break
     finally:
-        if not keep_environments and block.environment is None:
+        if not keep_environments:
             for arm in block.arms:
-                remove_environment(arm.lock, environments)
+                measurement.remove(arm)
     return count
+
+
+class BlockMeasurement:
+    """Measures single arms of a block, in the order that the caller decides; environments are built once."""
+
+    def __init__(self, block: Block, runner: Runner, environments: Path) -> None:
+        """Begin to measure a block with environments in a directory; nothing is built before it is needed."""
+        self._block = block
+        self._runner = runner
+        self._directory = environments
+        self._program = write_program(environments)
+        self._built: dict[str, BuiltEnvironment | EnvironmentBuildError] = {}
+        self._instruments: Path | None = None
+
+    def build(self, arm: Arm) -> str:
+        """Build the environment of an arm unless it exists, and return why that failed; empty if it did not.
+
+        Raises:
+            UnavailableError: If the disk is full, a wheel cannot be downloaded, or the interpreter is missing.
+        """
+        if self._block.instruments and self._instruments is None:
+            self._instruments = build_instruments(self._block.instruments, self._directory)
+        if arm.lock.key not in self._built:
+            self._built[arm.lock.key] = self._block.environment or _build(arm, self._directory)
+        built = self._built[arm.lock.key]
+        return built.message if isinstance(built, EnvironmentBuildError) else ""
+
+    def run(self, number: int, arm: Arm) -> list[Observation]:
+        """Measure an arm in a round, and return its observations: fewer than indicators if the runner was stopped."""
+        self.build(arm)
+        return _observe(
+            self._block, arm, number, self._built[arm.lock.key], self._instruments, self._program, self._runner
+        )
+
+    def give_up(self, number: int, arm: Arm, reason: str) -> list[Observation]:
+        """Return the observations of an arm that is not run in a round."""
+        return _failures(self._block, arm, number, {"status": "crashed", "failure": reason})
+
+    def remove(self, arm: Arm) -> None:
+        """Remove the environment of an arm; uv's cache keeps its files."""
+        if self._block.environment is None:
+            remove_environment(arm.lock, self._directory)
 
 
 def _rotated(arms: tuple[Arm, ...], number: int) -> tuple[Arm, ...]:

@@ -78,7 +78,9 @@ def test_the_help_has_one_line_for_each_option_in_groups(command: str) -> None:
     lines = help_of(command)
 
     titles = [line for line in lines if line and not line.startswith(" ") and line.endswith(":")]
-    assert titles[-5:] == ["Project:", "Target:", "Objective:", "Indexes and knowledge base:", "Output:"]
+    measuring = ["Measuring:"] if command == "advise" else []
+    expected = ["Project:", "Target:", "Objective:", *measuring, "Indexes and knowledge base:", "Output:"]
+    assert titles[-len(expected) :] == expected
     assert [line for line in lines if line.startswith("     ")] == []
     assert max(map(len, lines)) <= 80
     assert not any("<" in line or "|" in line for line in lines)

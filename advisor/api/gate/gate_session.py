@@ -39,7 +39,7 @@ from advisor.index.configuration import read_configuration
 from advisor.locks.current import locked_python, read_current, within
 from advisor.locks.lock import Lock
 from advisor.locks.registry import own_lock, read_lock
-from advisor.locks.settings_table import read_settings
+from advisor.locks.settings_table import AppliedSettings, read_settings
 from advisor.project.formats.requirements import PINNED
 from advisor.project.interface import ProjectRequirements
 from advisor.project.settings.project_settings import ProjectSettings, read_project_settings
@@ -254,7 +254,8 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         problem=problem,
         allowed_indexes=allowed_indexes,
         project_settings=shared.project_settings,
-        recommended_settings=_settings_of(lock),
+        recommended_settings=_settings_of(lock).values,
+        certificate=_settings_of(lock).certificate,
         trusted_references=references_of(problem),
     )
     base = None if shared.base is None else _base_state(shared.base, context, head, shared)
@@ -271,23 +272,24 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         recommend=_recommend(recommended, lock, shared.client, predictor),
         base=base,
         max_size=context.options.max_size_bytes,
+        program=context.benchmark_identity,
     )
 
 
-def _settings_of(lock: Lock) -> dict[str, dict[str, int | str]]:
-    """Return the settings that a lock records, by framework and name."""
+def _settings_of(lock: Lock) -> AppliedSettings:
+    """Return the settings that a lock records."""
     settings = read_settings(lock.path) if lock.path is not None and lock.path.is_file() else None
-    return {} if settings is None else settings.values
+    return settings or AppliedSettings()
 
 
-def _settings_of_base(lock: Lock) -> dict[str, dict[str, int | str]]:
-    """Return the settings that the lock of a base records; empty if they cannot be read."""
+def _settings_of_base(lock: Lock) -> AppliedSettings:
+    """Return the settings that the lock of a base records; none if they cannot be read."""
     try:
         return _settings_of(lock)
     except InputError as error:
         # The change may repair them.
         logger.warning("the run-time settings of the base cannot be read: %s", error.message)
-        return {}
+        return AppliedSettings()
 
 
 def _as_locked(
@@ -326,8 +328,14 @@ def _base_state(
     target = context.target
     if base.lock is not None:
         own = read_lock(base.lock, target)
-        recommended = _settings_of_base(own)
-        return base.name, replace(head, lock=own, recommended_settings=recommended, requirements_known=False)
+        recorded = _settings_of_base(own)
+        return base.name, replace(
+            head,
+            lock=own,
+            recommended_settings=recorded.values,
+            certificate=recorded.certificate,
+            requirements_known=False,
+        )
     if base.files is None or base.project is None:
         return None
     try:
@@ -345,13 +353,15 @@ def _base_state(
     resolution = with_settings(shared.resolution, base.project.settings)
     problem = make_problem(base.project.on_target(target), target, resolution)
     problem = _as_locked(problem, context, lock, shared.client)
+    recorded = _settings_of_base(lock)
     return base.name, replace(
         head,
         lock=lock,
         problem=problem,
         trusted_references=references_of(problem),
         project_settings=read_project_settings(base.files.directory, settings),
-        recommended_settings=_settings_of_base(lock),
+        recommended_settings=recorded.values,
+        certificate=recorded.certificate,
         requirements_known=base.requirements_known,
     )
 

@@ -32,7 +32,8 @@ from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import code_of, shipped_settings
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
-from knowledge.domain.observation import IndicatorRun, Observation, Scalar
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import Observation, Scalar
 from knowledge.hardware.detect import detect
 from pi_runners.execution.benchmark import Benchmark
 from pi_runners.execution.campaign import Block
@@ -55,6 +56,31 @@ class BenchmarkPlan:
 
     block: Block
     client: IndexClient
+    copied_files: int
+    copied_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkSetup:
+    """A project with a benchmark, prepared for this machine while its copy exists.
+
+    Attributes:
+        benchmark: The benchmark, in the copy of the project.
+        context: The project; stacks of it have wheels only.
+        client: The package indexes.
+        locker: Locks stacks for environments.
+        hardware: This machine.
+        python: Interpreter: a path or a version.
+        copied_files: Number of files in the copy.
+        copied_bytes: Their size in bytes.
+    """
+
+    benchmark: Benchmark
+    context: TargetContext
+    client: IndexClient
+    locker: StackLocker
+    hardware: HardwareProfile
+    python: str
     copied_files: int
     copied_bytes: int
 
@@ -96,6 +122,35 @@ def plan_benchmark(
         UnavailableError: If an index cannot be read.
     """
     combinations = ({}, *expand_settings(settings)) if settings else ({},)
+    with open_benchmark(options, python) as setup:
+        stacks_of_arms = _lock_stacks(setup, stacks, can_be_equal=len(combinations) > 1)
+        arms = _plan_arms(stacks_of_arms, combinations, setup, control=sampling.controls)
+        block = Block(
+            name=name or block_name(arms),
+            arms=arms,
+            rounds=sampling.rounds,
+            hardware=setup.hardware,
+            samples=_RUNS if sampling.samples is None else sampling.samples,
+            timeout_seconds=sampling.timeout_seconds,
+            memory_limit_bytes=sampling.memory_limit_bytes,
+            benchmark=setup.benchmark,
+        )
+        yield BenchmarkPlan(
+            block=block, client=setup.client, copied_files=setup.copied_files, copied_bytes=setup.copied_bytes
+        )
+
+
+@contextmanager
+def open_benchmark(options: ProjectOptions, python: str) -> Iterator[BenchmarkSetup]:
+    """Copy a project with a benchmark, and prepare it for this machine; the copy exists until the end of the block.
+
+    Args:
+        options: The project, its indexes, and what the best stack is.
+        python: Interpreter: a path or a version.
+
+    Raises:
+        InputError: If the project has no benchmark, or the benchmark or an option is wrong.
+    """
     directory = options.files.directory
     project = load_project(options.files, build=project_builder(options))
     benchmark = read_benchmark(directory)
@@ -115,25 +170,16 @@ def plan_benchmark(
             target=TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
             resolution=replace(options.resolution, only_binary=(":all:",)),
         )
-        context = prepare_target(options, project)
-        arms = _plan_arms(
-            _lock_stacks(context, stacks, locker, client, python, can_be_equal=len(combinations) > 1),
-            combinations,
-            benchmark,
-            benchmark.indicator_run(hardware),
-            control=sampling.controls,
-        )
-        block = Block(
-            name=name or block_name(arms),
-            arms=arms,
-            rounds=sampling.rounds,
-            hardware=hardware,
-            samples=_RUNS if sampling.samples is None else sampling.samples,
-            timeout_seconds=sampling.timeout_seconds,
-            memory_limit_bytes=sampling.memory_limit_bytes,
+        yield BenchmarkSetup(
             benchmark=benchmark,
+            context=prepare_target(options, project),
+            client=client,
+            locker=locker,
+            hardware=hardware,
+            python=python,
+            copied_files=len(names),
+            copied_bytes=copied_bytes,
         )
-        yield BenchmarkPlan(block=block, client=client, copied_files=len(names), copied_bytes=copied_bytes)
 
 
 def measure_benchmark(
@@ -176,19 +222,12 @@ def measure_benchmark(
         return run_block(plan.block, plan.client, environment=environment, store=store)
 
 
-def _lock_stacks(
-    context: TargetContext,
-    stacks: Sequence[str],
-    locker: StackLocker,
-    client: IndexClient,
-    python: str,
-    *,
-    can_be_equal: bool,
-) -> list[_ProjectStack]:
+def _lock_stacks(setup: BenchmarkSetup, stacks: Sequence[str], *, can_be_equal: bool) -> list[_ProjectStack]:
     """Lock the project for each stack; without stacks, lock the baseline and the recommended stack.
 
     If these may be equal and are, the recommended stack alone is locked.
     """
+    context, client, locker, python = setup.context, setup.client, setup.locker, setup.python
     with open_predictor(context, client) as estimator:
         if not stacks:
             advice = AdviceSession(AdviceInputs(context=context, client=client, estimator=estimator)).recommend()
@@ -257,13 +296,12 @@ def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
 def _plan_arms(
     stacks: Sequence[_ProjectStack],
     combinations: Sequence[Mapping[str, Scalar]],
-    benchmark: Benchmark,
-    run: IndicatorRun,
+    setup: BenchmarkSetup,
     *,
     control: bool,
 ) -> tuple[Arm, ...]:
     """Return the arms of the locks with each combination of settings; the first is the reference, and the control."""
-    package = _compared_package(stacks)
+    package, run = _compared_package(stacks), setup.benchmark.indicator_run(setup.hardware)
     arms: list[Arm] = []
     for stack in stacks:
         for settings in combinations:
@@ -275,7 +313,7 @@ def _plan_arms(
                 indicators=(run,),
                 settings=settings,
             )
-            _check_settings(arm, benchmark)
+            _check_settings(arm, setup.benchmark)
             arms.append(arm)
     if control:
         arms.append(replace(arms[0], number=len(arms), reference=False))

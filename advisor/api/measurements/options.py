@@ -11,8 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from advisor.api.option import Option, Scalar, option_group, read_gigabytes, read_pairs, read_scalar
-from advisor.api.options import HARDWARE, KNOWLEDGE, at_least_one
+from advisor.api.option import (
+    MEASURING,
+    Option,
+    Scalar,
+    option_group,
+    read_duration,
+    read_gigabytes,
+    read_pairs,
+    read_scalar,
+)
+from advisor.api.options import HARDWARE, KNOWLEDGE, at_least_one, read_min_gain
+from advisor.domain.words import parse_size
+from knowledge.domain.errors import InputError
 from knowledge.domain.workload import ProfiledWorkload
 
 MEMORY_LIMIT = Option(
@@ -93,6 +104,75 @@ class SamplingOptions:
     ] = 600.0
     memory_limit_bytes: Annotated[float | None, MEMORY_LIMIT] = None
     controls: Annotated[bool, Option("--aa/--no-aa", help="Measure each reference twice (A/A control).")] = True
+
+
+def _read_bytes(text: str) -> int:
+    size = parse_size(text)
+    if size is None:
+        raise InputError(f"`{text}` is not a size", hint="write it as `5GB` or `500MB`")
+    return size
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class ExperimentOptions:
+    """Whether, how long and how exactly an advice is measured."""
+
+    budget_seconds: Annotated[
+        float | None,
+        Option(
+            "--measure",
+            metavar="BUDGET",
+            panel=MEASURING,
+            reads=str,
+            parse=read_duration,
+            help="Measure until the choice is certain, or this long.\nThe project's benchmark, such as for 20m.",
+        ),
+    ] = None
+    tolerance: Annotated[
+        float,
+        Option(
+            "--tolerance",
+            metavar="PERCENT",
+            panel=MEASURING,
+            reads=str,
+            parse=read_min_gain,
+            help="Acceptable loss of speed.\nThe choice is certain once nothing can be faster by more.",
+            default_text="2%",
+        ),
+    ] = 0.02
+    max_download_bytes: Annotated[
+        int | None,
+        Option(
+            "--max-download",
+            metavar="SIZE",
+            panel=MEASURING,
+            reads=str,
+            parse=_read_bytes,
+            help="Largest download of all environments.",
+        ),
+    ] = None
+    max_disk_bytes: Annotated[
+        int | None,
+        Option(
+            "--max-disk",
+            metavar="SIZE",
+            panel=MEASURING,
+            reads=str,
+            parse=_read_bytes,
+            help="Largest size of all environments.",
+        ),
+    ] = None
+    max_load: Annotated[
+        float,
+        Option(
+            "--max-load",
+            metavar="PERCENT",
+            panel=MEASURING,
+            minimum=0.0,
+            help="Most load by other programs.\nA run with more load is repeated.",
+        ),
+    ] = 10.0
 
 
 @option_group

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.domain.words import speed_text, workload_text
+from advisor.gate.checks.certificate import is_measured
 from advisor.gate.findings import Cause, Finding
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import Scope
@@ -16,7 +17,7 @@ def check_regression(scope: Scope) -> Iterator[Finding]:
     """Yield the predicted loss of speed, if it is significant and exceeds the policy's `max-regression`."""
     comparison, allowed = scope.comparison, scope.policy.max_regression
     prediction = comparison.prediction if comparison is not None else None
-    if comparison is None or prediction is None:
+    if comparison is None or prediction is None or is_measured(scope):
         return
     if prediction.speedup >= 1 - allowed or prediction.high >= 1:
         return
@@ -56,7 +57,7 @@ def check_setting_regression(scope: Scope) -> Iterator[Finding]:
 def check_gap(scope: Scope, best: RecommendedStack, prediction: Prediction) -> Iterator[Finding]:
     """Yield the predicted gap to the recommended stack, if it is significant and exceeds the policy's `max-gap`."""
     allowed = scope.policy.max_gap
-    if not exceeds_gap(prediction, allowed):
+    if not exceeds_gap(prediction, allowed) or is_measured(scope):
         return
     faster = max(prediction.changes, key=lambda c: c.speedup)
     message = (

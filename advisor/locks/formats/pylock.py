@@ -214,7 +214,8 @@ def _tool_table(stacks: Sequence[StackToLock]) -> dict[str, Any] | None:
     if len(settings) < len(stacks):
         return None
     common = [setting for setting in settings[0] if all(setting in others for others in settings)]
-    return {"advisor": settings_table(common)}
+    # An experiment is about one machine.
+    return {"advisor": settings_table(common, stacks[0].certificate if len(stacks) == 1 else None)}
 
 
 def _environment(target: Target, *, several_pythons: bool) -> str:

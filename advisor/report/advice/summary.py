@@ -13,6 +13,7 @@ from advisor.api.session import AdviceResult
 from advisor.domain.words import count, operations_text, quoted, size_text, speed_text, workload_text
 from advisor.index.configuration import without_credentials
 from advisor.locks.registry import format_to_read
+from advisor.report.advice.experiment import experiment_lines
 from advisor.report.advice.interpreters import interpreters_text
 from advisor.report.phrases import change_groups, changes, changes_from_current, target_line, version_change
 from advisor.resolve.explanation.advice import ScoreBasis
@@ -41,14 +42,18 @@ _COMMON = ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshn
 
 def facts(report: AdviceResult) -> dict[str, tuple[str, ...]]:
     """Return the lines of each labelled section that every format shows, without markup; a section may be empty."""
-    nothing = f"nothing ({'interrupted' if report.advice.optimum.interrupted else '--dry-run'})"
+    is_interrupted = report.advice.optimum.interrupted or (
+        report.experiment and report.experiment.ending == "interrupted"
+    )
+    nothing = f"nothing ({'interrupted' if is_interrupted else '--dry-run'})"
     lines = {
         "target": [target_line(report.target)],
         "python": interpreters_text(report.interpreters) if report.interpreters is not None else [],
         "workload": [workload_line(report)],
         "lock": [lock_line(report)],
         "current": [current_line(report)],
-        "speed": speed_lines(report),
+        "speed": speed_lines(report) if report.experiment is None else (),
+        "measured": experiment_lines(report),
         "unknown": unknown_lines(report),
         "proof": [proof_line(report)],
         "wrote": [*output_lines(report)] or [nothing],
@@ -180,6 +185,9 @@ def listed_findings(report: AdviceResult) -> tuple[tuple[AdviceFinding, ...], in
 
 def unknown_lines(report: AdviceResult) -> Iterator[str]:
     """Yield what the advice does not know about its own stack."""
+    if report.experiment is not None:
+        yield from report.experiment.certificate.open_lines()
+        return
     basis, prediction = report.advice.basis, report.advice.prediction
     if "speed" not in basis.criteria:
         yield f"the speed of every package: objective `{basis.objective}` ignores it"
@@ -202,6 +210,9 @@ def unknown_lines(report: AdviceResult) -> Iterator[str]:
 def proof_line(report: AdviceResult) -> str:
     """Return what is proven about the stack."""
     optimum = report.advice.optimum
+    if report.experiment is not None:
+        arms = report.experiment.certificate.arms
+        return f"chosen by measurement among {count(arms, 'arm')}; verified by resolvelib"
     doubts = ", ".join(optimum.doubts)
     state = f"not proven to be optimal for the score ({doubts})" if doubts else "optimal for the score"
     if optimum.stopped:

@@ -104,6 +104,19 @@ def recommended_settings(
     return tuple(sorted(listed, key=lambda s: (order[s.status], s.package, s.name, s.value)))
 
 
+def stated_settings(
+    stack: Mapping[str, Version], values: Mapping[str, int | str], settings: TargetSettings
+) -> tuple[RecommendedSetting, ...]:
+    """Return the settings that somebody chose, of each framework of a stack that has them, as a part of the advice."""
+    return tuple(
+        _described(framework, (name, str(value)), "recommended", settings, version, {})
+        for framework, version in stack.items()
+        if framework in FRAMEWORKS
+        for name, value in values.items()
+        if settings.choice(framework, (name, str(value)), version) is not None
+    )
+
+
 def compared_effects(
     stack: Mapping[str, Version], estimator: Estimator, settings: TargetSettings, listed: Collection[RecommendedSetting]
 ) -> tuple[SettingEffect, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.domain.target import Target
+from advisor.report.advice.experiment import experiment_record
 from advisor.report.advice.interpreters import interpreters_document
 from advisor.report.advice.sizes import sizes_document
 from advisor.report.formats import Presentation
@@ -65,6 +66,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
             for (package, setting), text in sorted(report.present_settings.items())
         ],
         "prediction": prediction_document(advice.prediction),
+        "experiment": experiment_record(report.experiment) if report.experiment else None,
         "findings": [asdict(f) for f in advice.findings],
         "proof": _proof(advice.optimum),
         "newest": _newest(advice.optimum),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, indicator_text, interval_text, range_text, ratio_text
+from advisor.report.advice.experiment import arm_rows
 from advisor.report.advice.interpreters import measured_lines
 from advisor.report.advice.settings import combined_line, setting_lines, setting_rows
 from advisor.report.advice.sizes import size_lines, startup_lines
@@ -34,7 +35,8 @@ def render(report: AdviceResult, presentation: Presentation) -> str:
     """Return the advice as plain text; details are what the advice rests on."""
     details, sections = presentation.details, facts(report)
     blocks = [
-        _facts(sections, "target", "python", "workload", "lock", "current", "speed"),
+        _facts(sections, "target", "python", "workload", "lock", "current", "speed", "measured"),
+        labelled("arms", arm_rows(report, details=details)),
         _changes(report),
         _findings(report),
         _settings(report),
@@ -84,6 +86,9 @@ def _finding(finding: AdviceFinding, *, source: bool = False) -> TextRow:
 
 
 def _settings(report: AdviceResult) -> Block:
+    if report.experiment is not None:
+        measured = [f"{s.name}={s.value}" for s in report.settings]
+        return labelled("settings", [("set", text, "`advisor run` applies it") for text in dict.fromkeys(measured)])
     listed, others = setting_rows(report)
     rows = [TextRow(cells=(row.verdict, row.setting, row.effect), notes=row.notes) for row in listed]
     together = combined_line(report.settings, report.settings_gain)

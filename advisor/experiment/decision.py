@@ -1,0 +1,125 @@
+"""Which arm of an experiment to choose, and whether more measurements could change that.
+
+The first arm is the reference: what the project would get without the experiment. Another one is chosen only if it is
+certainly faster. An arm is dropped once another arm is certainly faster. The choice is certain once no arm that is left
+can be faster than it by more than the tolerance.
+
+All statements of an experiment hold together with the confidence. A part of the error is for arms that never ran,
+because it is too improbable that one of them is better. The rest is divided among the comparisons of the true best arm
+with each other one (Bonferroni); the comparisons of other arms can do no harm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from advisor.experiment.belief import Belief
+from advisor.experiment.paired_runs import Fit, PairedRuns
+from knowledge.domain.ratio import CONFIDENCE
+
+_NEVER_RUN = 0.01
+"""Probability that an arm which never ran is better than the choice by more than the tolerance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The state of an experiment after some rounds.
+
+    Attributes:
+        choice: The arm to choose now.
+        open: By arm that may be faster than the choice by more than the tolerance: the largest logarithm of its speed
+            over the choice's; infinite before it ran twice.
+        set_aside: Arms that never ran and are not open, because it is too improbable that they are better.
+    """
+
+    choice: int
+    open: Mapping[int, float]
+    set_aside: frozenset[int] = frozenset()
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether no arm can be faster than the choice by more than the tolerance."""
+        return not self.open
+
+
+@dataclass
+class Race:
+    """Arms that run against each other until the choice is certain.
+
+    Attributes:
+        tolerance: Largest acceptable loss, as a logarithm of the speed.
+        most_arms: Largest number of arms that the experiment may compare, with the reference, arm 0.
+        confidence: Probability that all statements of the experiment hold.
+        runs: The runs.
+        dropped: Arms that failed, or than which another one is certainly faster.
+    """
+
+    tolerance: float
+    most_arms: int
+    confidence: float = CONFIDENCE
+    runs: PairedRuns = field(default_factory=PairedRuns)
+    dropped: set[int] = field(default_factory=set)
+
+    @property
+    def error(self) -> float:
+        """Probability that the comparison of two arms ever misses the truth."""
+        return (1 - self.confidence - _NEVER_RUN) / max(1, self.most_arms - 1)
+
+    def decide(self, belief: Belief) -> Decision:
+        """Drop the arms that are certainly not the fastest, and return which one to choose now.
+
+        Args:
+            belief: What is expected of the arms, also of those that never ran.
+        """
+        fit = self.runs.fit()
+        self._drop(fit)
+        alive = [arm for arm in range(len(belief.mean)) if arm not in self.dropped]
+        faster = [arm for arm in alive if arm and fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)]
+        best = max(faster, key=lambda arm: fit.difference(arm, 0), default=0)
+        # The reference is right if nothing can be better by more than the tolerance: it changes nothing.
+        for choice in dict.fromkeys((0, best)) if 0 in alive else (best,):
+            decision = self._decision(choice, fit, belief, alive)
+            if decision.is_certain:
+                return decision
+        return decision
+
+    def _drop(self, fit: Fit) -> None:
+        alive = [arm for arm in fit.arms if arm not in self.dropped]
+        for arm in alive:
+            if any(fit.difference(other, arm) > fit.half_width(other, arm, error=self.error) for other in alive):
+                self.dropped.add(arm)
+
+    def _decision(self, choice: int, fit: Fit, belief: Belief, alive: Collection[int]) -> Decision:
+        open_arms, unlikely = {}, {}
+        for arm in alive:
+            if arm == choice:
+                continue
+            most = fit.difference(arm, choice) + fit.half_width(arm, choice, error=self.error)
+            if most > self.tolerance:
+                open_arms[arm] = most
+            if arm not in fit.arms:
+                unlikely[arm] = belief.probability_of_gain(arm, choice, self.tolerance)
+        set_aside, total = set(), 0.0
+        for arm, probability in sorted(unlikely.items(), key=lambda item: item[1]):
+            total += probability
+            if total > _NEVER_RUN:
+                break
+            set_aside.add(arm)
+            open_arms.pop(arm, None)
+        return Decision(choice=choice, open=open_arms, set_aside=frozenset(set_aside))
+
+    def rounds_left(self, decision: Decision, counts: Mapping[int, int]) -> dict[int, int]:
+        """Return about how many more rounds each open arm needs until it is certain whether it is better.
+
+        An interval shrinks as one over the root of the number of rounds. An arm that may be equally fast needs an
+        interval within the tolerance.
+        """
+        fit, needed = self.runs.fit(), {}
+        for arm in decision.open:
+            difference, number = fit.difference(arm, decision.choice), counts.get(arm, 0)
+            half = fit.half_width(arm, decision.choice, error=self.error)
+            margin = max(abs(difference), self.tolerance - difference, self.tolerance / 2)
+            needed[arm] = 3 if not math.isfinite(half) else max(1, math.ceil(number * (half / margin) ** 2) - number)
+        return needed

@@ -1,0 +1,269 @@
+"""Measures arms in rounds until the choice is certain, or the time is over.
+
+It does not know what an arm is, or how it is measured: `python -m benchmarks.planner` runs it on simulated machines.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from advisor.experiment.belief import Belief, prior_belief
+from advisor.experiment.change import Change
+from advisor.experiment.decision import Decision, Race
+from advisor.experiment.paired_runs import PairedRuns
+from advisor.experiment.policies import Policy, Situation, likely_first
+from knowledge.domain.ratio import CONFIDENCE, Ratio
+
+REFERENCE = 0
+"""Number of the arm that the others are compared with."""
+CONTROL = -1
+"""Number of the reference in its second run of a round, which shows the noise (A/A)."""
+_MOST_COMBINATIONS = 6
+"""Combinations of changes that are added while an experiment runs."""
+_FIRST_DEVIATION = 0.02
+"""Standard deviation of a run's logarithm, until it is known from enough runs."""
+_FEWEST_DEGREES = 3
+_MOST_DISTURBED = 6
+"""Disturbed runs one after the other after which an experiment gives up."""
+_PROBABLE_GAIN = 0.9
+"""Probability of a gain from which on a change is combined with others."""
+
+Ending = Literal["certain", "time", "failed", "interrupted", "disturbed"]
+"""Why an experiment ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRun:
+    """One run of an arm.
+
+    Attributes:
+        seconds: Its result in seconds, or what stands for seconds; ``None`` if it failed.
+        failure: Why it failed.
+        disturbance: Why its result says nothing about the arm, such as other load; empty if nothing is wrong.
+    """
+
+    seconds: float | None
+    failure: str = ""
+    disturbance: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What an experiment may do.
+
+    Attributes:
+        budget_seconds: Time until it ends.
+        tolerance: Largest acceptable loss of the choice, as a fraction of the speed.
+        confidence: Probability that the choice is within the tolerance of the best, and that no change is a loss.
+        policy: Which arms run in the next round.
+        seed: Seed of the random numbers of the policy.
+    """
+
+    budget_seconds: float
+    tolerance: float = 0.02
+    confidence: float = CONFIDENCE
+    policy: Policy = likely_first
+    seed: int = 0
+
+
+class Laboratory:
+    """Where the arms of an experiment run: a machine, or a simulated one."""
+
+    def run(self, round_number: int, arm: int) -> ArmRun:
+        """ArmRun an arm once."""
+        raise NotImplementedError
+
+    def seconds_of(self, arm: int) -> float:
+        """Return the expected duration of the next run of an arm, with the building of its environment."""
+        raise NotImplementedError
+
+    def combine(self, changes: Sequence[Change]) -> bool:
+        """Add an arm with several changes, and return whether there is such an arm; its number is the next one."""
+        raise NotImplementedError
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+        return time.monotonic()
+
+
+@dataclass
+class Experiment:
+    """Arms with what was measured of them so far.
+
+    Attributes:
+        plan: What the experiment may do.
+        arms: The changes of each arm; the first one, the reference, has none.
+        laboratory: Where they run.
+        notify: Called before each run with its round and its arm.
+        failures: Why arms failed.
+        counts: Number of runs of each arm.
+        controls: Runs of the reference and of its control (A/A).
+        ending: Why the experiment ended.
+    """
+
+    plan: Plan
+    arms: list[tuple[Change, ...]]
+    laboratory: Laboratory
+    notify: Callable[[int, int], None] = lambda *_: None
+    failures: dict[int, str] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    controls: PairedRuns = field(default_factory=PairedRuns)
+    ending: Ending = "time"
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        import numpy as np
+
+        self.race = Race(
+            tolerance=math.log1p(self.plan.tolerance),
+            most_arms=len(self.arms) + _MOST_COMBINATIONS,
+            confidence=self.plan.confidence,
+        )
+        self.rounds = 0
+        self._random = np.random.default_rng(self.plan.seed)
+        self._most_arms = self.race.most_arms
+        self._disturbed = 0
+        self._end = self.laboratory.now() + self.plan.budget_seconds
+        self.decision = Decision(choice=REFERENCE, open={})
+
+    def record(self, round_number: int, arm: int, run: ArmRun) -> None:
+        """Take a run into account, also one of an earlier experiment with the same arms."""
+        if run.seconds is None:
+            self.failures[arm] = run.failure
+            self.race.dropped.add(arm)
+            return
+        if arm in (REFERENCE, CONTROL):
+            self.controls.add(round_number, arm, run.seconds)
+        if arm != CONTROL:
+            self.race.runs.add(round_number, arm, run.seconds)
+            self.counts[arm] += 1
+
+    def run(self) -> None:
+        """ArmRun rounds until the choice is certain, no arm is left, the time is over, or Ctrl-C."""
+        try:
+            while True:
+                self.decision = self.race.decide(self.belief())
+                if self._is_over() or not self._round():
+                    break
+        except KeyboardInterrupt:
+            self.ending = "interrupted"
+        self.decision = self.race.decide(self.belief())
+
+    def _is_over(self) -> bool:
+        if REFERENCE in self.failures:
+            self.ending = "failed"
+        elif self.decision.is_certain and self.counts[REFERENCE] > 1 and not self._combination():
+            self.ending = "certain"
+        else:
+            return False
+        return True
+
+    def _round(self) -> bool:
+        """ArmRun the reference and the arms that the policy names; return whether the time was enough."""
+        self._combination()
+        number = self.rounds
+        arms = [REFERENCE, *(arm for arm in self._next_arms() if arm not in {REFERENCE, *self.race.dropped})]
+        if number % 2 == 0:
+            arms.append(CONTROL)
+        # Each round begins with another arm, so that none always has the same place.
+        shift = number % len(arms)
+        for arm in (*arms[shift:], *arms[:shift]):
+            if self.laboratory.now() + self.laboratory.seconds_of(max(arm, REFERENCE)) > self._end:
+                return False
+            self.notify(number, arm)
+            run = self.laboratory.run(number, arm)
+            if not run.disturbance:
+                self.record(number, arm, run)
+            self._disturbed = self._disturbed + 1 if run.disturbance else 0
+            if self._disturbed >= _MOST_DISTURBED:
+                self.ending = "disturbed"
+                return False
+        self.rounds += 1
+        return True
+
+    def _next_arms(self) -> Sequence[int]:
+        belief, choice = self.belief(), self.decision.choice
+        waiting = [arm for arm in self.decision.open if arm not in self.race.dropped]
+        # Settings with equal results come first: a class is tried once every arm of the class before has run.
+        first = min((self._order(arm) for arm in waiting if not self.counts[arm]), default=math.inf)
+        alive = [arm for arm in waiting if self.counts[arm] or self._order(arm) <= first]
+        situation = Situation(
+            belief=belief,
+            noise_variance=self.noise_variance,
+            alive=sorted({choice, *alive}),
+            choice=choice,
+            seconds={arm: self.laboratory.seconds_of(arm) for arm in range(len(self.arms))},
+        )
+        return self.plan.policy(situation, self._random)
+
+    def _order(self, arm: int) -> int:
+        return max((change.order for change in self.arms[arm]), default=0)
+
+    def _combination(self) -> bool:
+        """Add the arm with all changes that probably gain, unless it exists; return whether one was added."""
+        if len(self.arms) >= self._most_arms or not self.counts[REFERENCE]:
+            return False
+        belief, best = self.belief(), dict[str, tuple[float, Change]]()
+        for arm, changes in enumerate(self.arms):
+            if len(changes) != 1 or self.counts[arm] < 2 or arm in self.failures:
+                continue
+            gain = float(belief.mean[arm])
+            if belief.probability_of_gain(arm, REFERENCE, 0.0) >= _PROBABLE_GAIN and gain > self.race.tolerance / 2:
+                best[changes[0].name] = max(best.get(changes[0].name, (0.0, changes[0])), (gain, changes[0]), key=_gain)
+        joined = tuple(change for _, change in sorted(best.values(), key=_gain, reverse=True))
+        sets = {frozenset(changes) for changes in self.arms}
+        if len(joined) < 2 or frozenset(joined) in sets or not self.laboratory.combine(joined):
+            return False
+        self.arms.append(joined)
+        return True
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the logarithm of a run's seconds within a round."""
+        fit = self.race.runs.fit()
+        return max(fit.variance, 1e-8) if fit.degrees >= _FEWEST_DEGREES else _FIRST_DEVIATION**2
+
+    def belief(self) -> Belief:
+        """Return what is expected of the arms now."""
+        return prior_belief(self.arms).after(self.race.runs.fit(), self.noise_variance)
+
+    def ratio(self, arm: int, other: int = REFERENCE) -> Ratio | None:
+        """Return the speed of an arm over that of another one, with an interval that holds at all times.
+
+        ``None`` if they did not run together often enough.
+        """
+        fit = self.race.runs.fit()
+        half = fit.half_width(arm, other, error=self.race.error)
+        if not math.isfinite(half) or half == 0:
+            return None
+        i, j = fit.arms.index(arm), fit.arms.index(other)
+        spread = float(fit.covariance[i, i] + fit.covariance[j, j] - 2 * fit.covariance[i, j])
+        variance = spread * fit.variance
+        return Ratio(mean=fit.difference(arm, other), variance=variance, quantile=half / math.sqrt(variance))
+
+    def control_ratio(self) -> Ratio | None:
+        """Return the speed of the reference over itself (A/A); ``None`` if it did not run twice in enough rounds."""
+        fit = self.controls.fit()
+        half = fit.half_width(CONTROL, REFERENCE, error=1 - self.plan.confidence)
+        if not math.isfinite(half) or half == 0:
+            return None
+        variance = fit.variance * float(fit.covariance[1, 1])
+        return Ratio(mean=fit.difference(CONTROL, REFERENCE), variance=variance, quantile=half / math.sqrt(variance))
+
+    def seconds_left(self) -> float:
+        """Return about how long the experiment would take until the choice is certain."""
+        needed = self.race.rounds_left(self.decision, self.counts)
+        own = sum(rounds * self.laboratory.seconds_of(arm) for arm, rounds in needed.items())
+        both = self.laboratory.seconds_of(REFERENCE) * 1.5
+        if self.decision.choice != REFERENCE:
+            both += self.laboratory.seconds_of(self.decision.choice)
+        return own + max(needed.values(), default=0) * both
+
+
+def _gain(item: tuple[float, Change]) -> float:
+    return item[0]

@@ -1,0 +1,141 @@
+"""What runs of several arms in rounds say about the ratios of their speeds, at every moment of an experiment.
+
+The logarithm of a run's seconds is the sum of the arm's, of the round's (load, clocks and temperature change from round
+to round), and of noise with one variance. Rounds are nuisance: only differences inside a round count.
+
+An experiment looks at its results after every round and decides whether to continue, so its intervals must hold at all
+times at once. They are the confidence sequences of M. Lindon, D. Ham, M. Tingley and I. Bojinov, "Anytime-Valid Linear
+Models and Regression Adjusted Causal Inference in Randomized Experiments", 2022, arXiv:2210.08589, section 4: a
+Gaussian mixture over the difference, right Haar priors of the variance and of the other coefficients. For two arms it
+is the sequential t-test of H. Wang and A. Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means
+with unknown variance", Sequential Analysis 44(1), 2025. `python -m benchmarks.planner --errors` counts how often they
+miss the truth when arms are dropped on the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MIXTURE = 25.0
+"""Variance of the mixture over a difference, in variances of a run: intervals are shortest for differences of a few
+standard deviations of a run."""
+
+
+class PairedRuns:
+    """Logarithms of the seconds of runs, by round and arm; the ratio of two arms comes from the rounds they share."""
+
+    def __init__(self) -> None:
+        """Create runs without any round."""
+        self._rounds: dict[int, dict[int, float]] = defaultdict(dict)
+
+    def add(self, round_number: int, arm: int, seconds: float) -> None:
+        """Add a run; a later run of the same arm in the same round replaces it."""
+        self._rounds[round_number][arm] = math.log(seconds)
+
+    def count(self, arm: int) -> int:
+        """Return the number of rounds in which an arm ran together with another one."""
+        return sum(arm in runs and len(runs) > 1 for runs in self._rounds.values())
+
+    def fit(self) -> Fit:
+        """Return the speeds of the arms that ran together with others, relative to the first of them."""
+        # Slow to import, and needed by experiments only.
+        import numpy as np
+
+        rounds = [runs for runs in self._rounds.values() if len(runs) > 1]
+        arms = sorted({arm for runs in rounds for arm in runs})
+        place = {arm: number for number, arm in enumerate(arms)}
+        information = np.zeros((len(arms), len(arms)))
+        score = np.zeros(len(arms))
+        total = 0.0
+        for runs in rounds:
+            places = [place[arm] for arm in runs]
+            centred = np.array(list(runs.values()))
+            centred -= centred.mean()
+            information[np.ix_(places, places)] -= 1 / len(runs)
+            information[places, places] += 1
+            score[places] -= centred
+            total += float(centred @ centred)
+        if len(arms) < 2:
+            return Fit(tuple(arms), np.zeros(len(arms)), np.zeros((len(arms), len(arms))), information, math.inf, 0)
+        covariance = np.zeros_like(information)
+        covariance[1:, 1:] = np.linalg.pinv(information[1:, 1:])
+        logarithms = covariance @ score
+        degrees = sum(len(runs) - 1 for runs in rounds) - (len(arms) - 1)
+        residual = max(0.0, total - float(logarithms @ score))
+        variance = residual / degrees if degrees else math.inf
+        return Fit(tuple(arms), logarithms, covariance, information, variance, degrees)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Speeds of arms relative to the first one, with their uncertainty.
+
+    Attributes:
+        arms: The arms.
+        logarithms: Logarithm of each arm's speed over that of the first; shape (arms,).
+        covariance: Their covariance, in variances of a run; shape (arms, arms).
+        information: The same as a matrix of information, in which the first arm has no special place.
+        variance: Variance of the logarithm of a run's seconds within a round; infinite if nothing was repeated.
+        degrees: Degrees of freedom of the variance.
+    """
+
+    arms: tuple[int, ...]
+    logarithms: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    information: NDArray[np.float64]
+    variance: float
+    degrees: int
+
+    def difference(self, arm: int, other: int) -> float:
+        """Return the logarithm of an arm's speed over that of another one; 0 if one of them did not run."""
+        if arm not in self.arms or other not in self.arms:
+            return 0.0
+        return float(self.logarithms[self.arms.index(arm)] - self.logarithms[self.arms.index(other)])
+
+    def half_width(self, arm: int, other: int, *, error: float) -> float:
+        """Return half the interval of a difference, which misses the truth at any time with this probability."""
+        if self.degrees < 1 or arm not in self.arms or other not in self.arms:
+            return math.inf
+        i, j = self.arms.index(arm), self.arms.index(other)
+        spread = float(self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j])
+        return math.sqrt(spread * self.variance) * anytime_quantile(spread, self.degrees, error=error)
+
+
+def anytime_quantile(spread: float, degrees: float, *, error: float) -> float:
+    """Return the number of standard errors in half an interval that holds at all times.
+
+    Args:
+        spread: Variance of the estimate, in variances of a run.
+        degrees: Degrees of freedom of the variance of a run.
+        error: Probability that the interval ever misses the truth.
+    """
+    shrinkage = spread / (spread + _MIXTURE)
+    base = (error**2 * shrinkage) ** (1 / (degrees + 1))
+    return math.sqrt(degrees * (1 - base) / (base - shrinkage)) if base > shrinkage else math.inf
+
+
+def rounds_needed(half_width: float, deviation: float, degrees: Sequence[int], *, error: float) -> int | None:
+    """Return the number of shared rounds after which the difference of two arms is known so exactly.
+
+    Args:
+        half_width: Half of the wanted interval.
+        deviation: Standard deviation of a run's logarithm within a round.
+        degrees: Degrees of freedom after each number of rounds, from 2 on.
+        error: Probability that the interval misses the truth.
+
+    Returns:
+        ``None`` if more rounds are needed than there are degrees given.
+    """
+    for number, freedom in enumerate(degrees, start=2):
+        spread = 2 / number
+        if math.sqrt(spread) * deviation * anytime_quantile(spread, freedom, error=error) <= half_width:
+            return number
+    return None

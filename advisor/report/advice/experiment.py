@@ -1,0 +1,86 @@
+"""What a report says about an experiment: what was chosen, how certain that is, and what the other arms did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.api.session import AdviceResult
+from advisor.domain.words import count, interval_text, ratio_text
+from advisor.experiment.result import ArmResult, ExperimentResult
+from knowledge.domain.ratio import Ratio
+
+_WITHOUT_RATIO = {"reference": "what the others are compared with", "open": "too few rounds"}
+_MOST_ARMS = 5
+"""Arms besides the choice that are listed one by one if details are not asked for."""
+
+
+def experiment_lines(report: AdviceResult) -> Iterator[str]:
+    """Yield the choice of an experiment with its gain, what is certain, and the noise; nothing without one."""
+    result = report.experiment
+    if result is None:
+        return
+    certificate = result.certificate
+    yield _choice_text(result)
+    yield certificate.text
+    effort = f"{count(certificate.measured_arms, 'arm')} ran, {count(certificate.rounds, 'round')}, "
+    yield f"{effort}{certificate.minutes:g} minutes on {certificate.machine_name}"
+    if result.control is not None:
+        noise = "" if result.control.is_significant() else ": no difference, as it must be"
+        yield f"the same stack twice (A/A): {_ratio(result.control)}{noise}"
+    if result.disturbance:
+        yield f"some runs were repeated: {result.disturbance}"
+
+
+def arm_rows(report: AdviceResult, *, details: bool) -> Iterator[tuple[str, str, str]]:
+    """Yield name, verdict and speed of the other arms that ran, the fastest first; few of them without details."""
+    result = report.experiment
+    if result is None:
+        return
+    ran = [arm for arm in result.arms if arm.verdict not in ("not run", "failed")]
+    listed = ran if details else ran[:_MOST_ARMS]
+    for arm in listed:
+        yield arm_label(arm), arm.verdict, _ratio(arm.ratio) if arm.ratio else _WITHOUT_RATIO.get(arm.verdict, "")
+    if len(ran) > len(listed):
+        yield f"{len(ran) - len(listed)} more", "", "`--details` lists them"
+    for arm in (arm for arm in result.arms if arm.verdict == "failed"):
+        yield arm_label(arm), "failed", arm.failure
+
+
+def arm_label(result: ArmResult) -> str:
+    """Return what an arm is, in a few words."""
+    return result.arm.label or "the newest stack"
+
+
+def experiment_record(result: ExperimentResult) -> dict[str, Any]:
+    """Return an experiment as JSON-ready values."""
+
+    def record(arm: ArmResult) -> dict[str, Any]:
+        ratio = arm.ratio
+        return {
+            "changes": [change.text for change in arm.arm.changes],
+            "verdict": arm.verdict,
+            "speedup": ratio.speedup if ratio else None,
+            "low": ratio.low if ratio else None,
+            "high": ratio.high if ratio else None,
+            "rounds": arm.rounds,
+            "failure": arm.failure,
+        }
+
+    return {
+        "block": result.block,
+        "ending": result.ending,
+        "choice": record(result.choice),
+        "arms": [record(arm) for arm in result.arms],
+        "certificate": result.certificate.table(),
+    }
+
+
+def _choice_text(result: ExperimentResult) -> str:
+    if result.choice.ratio is None:
+        return "the newest stack without settings: no arm is certainly faster"
+    return f"{result.choice.arm.label}: {_ratio(result.choice.ratio)} as the newest versions"
+
+
+def _ratio(ratio: Ratio) -> str:
+    return f"{ratio_text(ratio.speedup)} times as fast {interval_text(ratio)}"

@@ -1,0 +1,132 @@
+"""Compare policies of experiments on simulated machines: regret after some minutes, minutes, wrong statements.
+
+    python -m benchmarks.planner [--problems 200] [--kind mixed|equal|uneven|informed]
+
+`mixed`: two of five changes do something, and nothing is known before. `equal`: no change does anything. `uneven`: as
+`equal`, but arms have noise of different sizes. `informed`: predictions as uncertain as they say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from advisor.experiment.change import UNKNOWN_GAIN, Change
+from advisor.experiment.experiment import REFERENCE, ArmRun, Experiment, Laboratory, Plan
+from advisor.experiment.policies import POLICIES, Policy
+from knowledge.domain.ratio import Ratio
+
+MINUTES = (5, 10, 20, 40, 60)
+TOLERANCE = 0.02
+ROUND_DEVIATION = 0.03
+RUN_DEVIATION = 0.01
+BUILD_SECONDS = 40.0
+
+
+class SimulatedMachine(Laboratory):
+    """A machine on which changes have true gains."""
+
+    def __init__(self, kind: str, arms: int, random: np.random.Generator) -> None:
+        self.random = random
+        count = arms - 1
+        gains = np.where(random.random(count) < 0.4, random.normal(0, 0.1, count), 0.0)
+        expected, deviations = np.zeros(count), np.full(count, UNKNOWN_GAIN.deviation)
+        if kind in ("equal", "uneven"):
+            gains[:] = 0
+        if kind == "informed":
+            deviations = np.exp(random.uniform(math.log(0.01), math.log(0.15), count))
+            expected = random.normal(0, 0.1, count) * (random.random(count) < 0.5)
+            gains = expected + random.normal(0, deviations)
+        changes = [
+            Change(
+                name=f"setting{n}" if n >= arms // 2 else "package",
+                value=n,
+                is_setting=n >= arms // 2,
+                gain=Ratio(mean=float(expected[n]), variance=float(deviations[n]) ** 2),
+            )
+            for n in range(count)
+        ]
+        self.gains = dict(zip(changes, map(float, gains), strict=True))
+        self.arms: list[tuple[Change, ...]] = [(), *((change,) for change in changes)]
+        spread = random.normal(0, 0.5, count + 1) if kind == "uneven" else np.zeros(count + 1)
+        self.deviations = [*(RUN_DEVIATION * np.exp(spread))]
+        self.speeds = [sum(self.gains[c] for c in changes) for changes in self.arms]
+        self.seconds = float(random.choice([6, 15, 30]))
+        self.built = {0}
+        self.time = 0.0
+        self.level = (-1, 0.0)
+
+    def run(self, round_number: int, arm: int) -> ArmRun:
+        """Return a simulated run; time passes."""
+        arm = max(arm, REFERENCE)
+        self.time += self.seconds_of(arm)
+        self.built.add(arm)
+        if self.level[0] != round_number:
+            self.level = round_number, self.random.normal(0, ROUND_DEVIATION)
+        noise = self.random.normal(0, self.deviations[arm])
+        return ArmRun(seconds=math.exp(self.level[1] - self.speeds[arm] + noise))
+
+    def seconds_of(self, arm: int) -> float:
+        """Return the duration of the next run of an arm."""
+        needs_build = arm not in self.built and any(not change.is_setting for change in self.arms[arm])
+        return self.seconds * math.exp(-self.speeds[arm]) + (BUILD_SECONDS if needs_build else 0.0)
+
+    def combine(self, changes: Sequence[Change]) -> bool:
+        """Add an arm whose gain is the sum of its changes and of a small interaction."""
+        self.arms.append(tuple(changes))
+        self.deviations.append(RUN_DEVIATION)
+        interaction = self.random.normal(0, 0.03) if any(self.gains.values()) else 0.0
+        self.speeds.append(sum(self.gains[change] for change in changes) + interaction)
+        return True
+
+    def now(self) -> float:
+        """Return the simulated time."""
+        return self.time
+
+
+def play(machine: SimulatedMachine, policy: Policy, seed: int) -> tuple[list[tuple[float, int]], Experiment]:
+    """Return the choice after each round with its time, and the experiment."""
+    plan = Plan(budget_seconds=60.0 * MINUTES[-1], tolerance=TOLERANCE, policy=policy, seed=seed)
+    history = [(0.0, REFERENCE)]
+    experiment = Experiment(plan=plan, arms=[*machine.arms], laboratory=machine)
+    experiment.notify = lambda *_: history.append((machine.time, experiment.decision.choice))
+    experiment.run()
+    history.append((machine.time, experiment.decision.choice))
+    return history, experiment
+
+
+def main() -> None:
+    """Print a line for each policy."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", type=int, default=200)
+    parser.add_argument("--kind", default="mixed", choices=("mixed", "equal", "uneven", "informed"))
+    parser.add_argument("--arms", type=int, default=12)
+    options = parser.parse_args()
+    print(f"{'policy':20} " + " ".join(f"{m:>3} min" for m in MINUTES) + "  certain after  never  wrong  changed")
+    for name, policy in POLICIES.items():
+        regrets: dict[int, list[float]] = defaultdict(list)
+        stops, wrong, changed = [], 0, 0
+        for seed in range(options.problems):
+            machine = SimulatedMachine(options.kind, options.arms, np.random.default_rng(seed))
+            history, experiment = play(machine, policy, seed)
+            best = max(machine.speeds)
+            for minutes in MINUTES:
+                choice = next(arm for time, arm in reversed(history) if time <= 60 * minutes)
+                regrets[minutes].append(1 - math.exp(machine.speeds[choice] - best))
+            last = machine.speeds[history[-1][1]]
+            is_certain = experiment.ending == "certain"
+            wrong += last < 0 or (is_certain and best - last > math.log1p(TOLERANCE))
+            changed += history[-1][1] != REFERENCE
+            stops += [machine.time / 60] if is_certain else []
+        row = " ".join(f"{100 * np.mean(regrets[m]):5.2f} %" for m in MINUTES)
+        median = np.median(stops) if stops else math.nan
+        never = options.problems - len(stops)
+        print(f"{name:20} {row}  {median:9.1f} min  {never:5}  {wrong:5}  {changed:7}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
