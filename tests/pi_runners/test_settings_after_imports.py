@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 
 import pi_runners
-from pi_runners.execution.program_archive import write_program
-from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessRequest
 from pi_runners.hooks import sitecustomize as hook
 from pi_runners.plan.arm_settings import import_request
-from tests.pi_runners.test_benchmark import benchmark_of
+from tests.pi_runners.benchmarks import benchmark_of, run_benchmark
 
 LIBRARY = "MODE = 'slow'\ndef speed():\n    return {'slow': 2, 'fast': 4, 'other': 8}[MODE]\n"
 FAST = {"setting": "mode=fast", "module": "library", "code": "import library\nlibrary.MODE = 'fast'"}
@@ -30,18 +28,8 @@ def result_of(tmp_path: Path, program: str, *, library: str = LIBRARY, **changes
     """Run a program of a project, whose library has a setting, as a block does; the metric is 1 / its speed."""
     benchmark = benchmark_of(tmp_path / "project", program)
     (tmp_path / "project" / "library.py").write_text(library)
-    request = ProcessRequest(
-        python=Path(sys.executable),
-        program=write_program(tmp_path / "programs"),
-        content={
-            **benchmark.request(runs=1, timeout_seconds=60),
-            "statements": [{**FAST, "check": CHECK, **changes}],
-            "import_settings": ["mode=fast"],
-        },
-        timeout_seconds=120,
-        part="benchmark",
-    )
-    [result] = FreshProcesses(interval_seconds=0.2).run(request).results
+    settings = {"statements": [{**FAST, "check": CHECK, **changes}], "import_settings": ["mode=fast"]}
+    [result] = run_benchmark(tmp_path, benchmark, runs=1, settings=settings).results
     return result
 
 
@@ -193,15 +181,7 @@ def test_an_import_in_another_environment_does_not_count(tmp_path: Path) -> None
 def test_settings_of_the_caller_do_not_reach_a_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(hook.SETTINGS, "not JSON")
     benchmark = benchmark_of(tmp_path / "project", "import os\nprint('throughput:', 4)")
-    request = ProcessRequest(
-        python=Path(sys.executable),
-        program=write_program(tmp_path / "programs"),
-        content=benchmark.request(runs=1, timeout_seconds=60),
-        timeout_seconds=120,
-        part="benchmark",
-    )
-
-    [result] = FreshProcesses(interval_seconds=0.2).run(request).results
+    [result] = run_benchmark(tmp_path, benchmark, runs=1).results
 
     assert result["status"] == "ok", result
 
@@ -243,15 +223,7 @@ def test_settings_of_pytorch(tmp_path: Path, settings: dict[str, Any], program: 
     pytest.importorskip("torch")
     benchmark = benchmark_of(tmp_path / "project", program)
     (tmp_path / "project" / "work.py").write_text(TORCH.format(""))
-    request = ProcessRequest(
-        python=Path(sys.executable),
-        program=write_program(tmp_path / "programs"),
-        content={**benchmark.request(runs=1, timeout_seconds=60), **import_request(settings, ["torch"])},
-        timeout_seconds=300,
-        part="benchmark",
-    )
-
-    [result] = FreshProcesses(interval_seconds=0.2).run(request).results
+    [result] = run_benchmark(tmp_path, benchmark, runs=1, settings=import_request(settings, ["torch"])).results
 
     assert (result["samples"] if result["status"] == "ok" else last_line(result)) == outcome, result
 
