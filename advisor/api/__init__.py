@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from advisor.api.gate import gate_session as gate_session
     from advisor.api.gate import update as update
     from advisor.api.measurements import benchmark as benchmark
+    from advisor.api.measurements import benchmark_proposal as benchmark_proposal
     from advisor.api.measurements import campaign_session as campaign_session
     from advisor.api.measurements import campaign_worker as campaign_worker
     from advisor.api.measurements import campaigns as campaigns
     from advisor.api.measurements import experiment as experiment
     from advisor.api.measurements import measurement as measurement
+    from advisor.api.measurements import proposals as proposals
     from advisor.api.measurements.benchmark import measure_benchmark as measure_benchmark
     from advisor.api.measurements.campaign_session import CampaignSession as CampaignSession
     from advisor.api.measurements.campaign_session import CollectionResult as CollectionResult
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from advisor.api.measurements.options import ExecutorOptions as ExecutorOptions
     from advisor.api.measurements.options import IndicatorOptions as IndicatorOptions
     from advisor.api.measurements.options import SamplingOptions as SamplingOptions
+    from advisor.api.measurements.proposals import propose_campaign as propose_campaign
     from advisor.api.options import IndexOptions as IndexOptions
     from advisor.api.options import ProjectFiles as ProjectFiles
     from advisor.api.options import ResolutionOptions as ResolutionOptions
@@ -76,6 +79,7 @@ _MODULES = {
         *("CampaignOptions", "EnvironmentOptions", "ExecutorOptions"),
         *("IndicatorOptions", "SamplingOptions"),
     ),
+    "measurements.proposals": ("propose_campaign",),
     "options": ("IndexOptions", "ProjectFiles", "ResolutionOptions", "TargetOptions"),
     "projects": ("advise", "check", "explain", "prices"),
     "queries": ("compare", "estimate"),

@@ -48,7 +48,7 @@ _TABLES = (
         "benchmark",
         Mapping[str, object],
         '{ command = "python bench.py" }',
-        "The benchmark of the project: `command`, `metric`, `files` and `warmup`.",
+        "The benchmark of the project: `command`, `startup`, `metric`, `files` and `warmup`.",
         "../how-to/measure-your-program.md#define-the-benchmark",
     ),
     _key(

@@ -61,6 +61,7 @@ COMMANDS = {
     "hardware": ("hardware:app", "Show and compare hardware."),
     "rules": ("rules:app", "Show the rules and their sources."),
     "config": ("config:app", "Show the configuration that is in force."),
+    "benchmark": ("benchmark:app", "Define a benchmark of your own program."),
     "pi": ("pi.commands:app", "Measure performance indicators."),
     "workload": ("workload:app", "Profile your own program: which operations take its time."),
     "knowledge": ("knowledge.commands:app", "Query, import, export and verify the knowledge base."),

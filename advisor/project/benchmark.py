@@ -19,13 +19,15 @@ from advisor.project.metadata.copy import list_files
 from knowledge.domain.errors import InputError, suggest
 from pi_runners.execution.benchmark import Benchmark, Metric
 
-_KEYS = ("command", "metric", "files", "warmup")
+_KEYS = ("command", "startup", "metric", "files", "warmup")
 _METRIC_KEYS = ("pattern", "unit", "better")
+_STATISTICS = ("median", "last")
 _FILE = "pyproject.toml"
 _DEFAULT_FILES = ("**/*.py",)
 _MOST_WARMUP_RUNS = 100
 _EXAMPLES = {
     "command": 'command = "python bench.py"',
+    "startup": 'startup = "python bench.py --steps 1"',
     "metric": 'metric = { pattern = "throughput: ([0-9.]+)", unit = "images/s", better = "higher" }',
     "files": 'files = ["bench.py", "data/*.csv"]',
     "warmup": "warmup = 1",
@@ -36,6 +38,7 @@ class BenchmarkTable(NamedTuple):
     """The table, validated; its files are patterns."""
 
     command: tuple[str, ...]
+    startup: tuple[str, ...]
     metric: Metric
     files: tuple[str, ...]
     warmup_runs: int
@@ -52,14 +55,19 @@ def read_benchmark(directory: Path) -> Benchmark:
         raise InputError(
             f"`{path}` defines no benchmark", hint=f"add `[tool.advisor.benchmark]` with `{_EXAMPLES['command']}`"
         )
-    table = check_benchmark(settings["benchmark"])
-    identity = read_identity(path)
+    return benchmark_of(directory, settings["benchmark"])
+
+
+def benchmark_of(directory: Path, table: Mapping[str, Any]) -> Benchmark:
+    """Return the benchmark of a table ``[tool.advisor.benchmark]``, with the files that a project has now."""
+    checked, identity = check_benchmark(table), read_identity(directory / _FILE)
     return Benchmark(
         project=identity.name if identity else os.fsencode(directory.resolve().name).decode("utf-8", "replace"),
-        command=table.command,
-        metric=table.metric,
-        warmup_runs=table.warmup_runs,
-        files={name: _sha256(directory / name) for name in select_files(table.files, list_files(directory))},
+        command=checked.command,
+        startup=checked.startup,
+        metric=checked.metric,
+        warmup_runs=checked.warmup_runs,
+        files={name: _sha256(directory / name) for name in select_files(checked.files, list_files(directory))},
         directory=directory,
     )
 
@@ -70,9 +78,16 @@ def check_benchmark(table: Mapping[str, Any]) -> BenchmarkTable:
     if "command" not in table:
         hint = f"add `{_EXAMPLES['command']}`"
         raise InputError(f"`{_FILE}`: `[tool.advisor.benchmark]` has no `command`", hint=hint)
+    metric = _read_metric(table.get("metric", "seconds"))
+    if "startup" in table and metric.pattern:
+        raise InputError(
+            f"`{_FILE}`: `tool.advisor.benchmark.startup` is subtracted from seconds, and `metric` reads the output",
+            hint="remove one of them",
+        )
     return BenchmarkTable(
-        command=_read_command(table["command"]),
-        metric=_read_metric(table.get("metric", "seconds")),
+        command=_read_command(table["command"], "command"),
+        startup=_read_command(table["startup"], "startup") if "startup" in table else (),
+        metric=metric,
         files=_read_patterns(table.get("files", list(_DEFAULT_FILES))),
         warmup_runs=_read_warmup(table.get("warmup", 1)),
     )
@@ -130,15 +145,15 @@ def _check_keys(table: Mapping[str, Any], keys: Sequence[str], name: str) -> Non
             raise InputError(f"`{_FILE}`: `[tool.advisor.{name}]` has no key `{key}`", hint=suggest(key, keys))
 
 
-def _read_command(value: Any) -> tuple[str, ...]:
+def _read_command(value: Any, key: str) -> tuple[str, ...]:
     if not isinstance(value, str):
-        raise _wrong_value("command", "is not a string")
+        raise _wrong_value(key, "is not a string")
     try:
         words = tuple(shlex.split(value))
     except ValueError as error:
-        raise _wrong_value("command", f"cannot be split into words: {error}") from None
+        raise _wrong_value(key, f"cannot be split into words: {error}") from None
     if not words or not words[0] or "\0" in value:
-        raise _wrong_value("command", "names no program")
+        raise _wrong_value(key, "names no program")
     return words
 
 
@@ -147,7 +162,7 @@ def _read_metric(value: Any) -> Metric:
         return Metric()
     if not isinstance(value, dict):
         raise _wrong_value("metric", "is neither `seconds` nor a table")
-    _check_keys(value, _METRIC_KEYS, "benchmark.metric")
+    _check_keys(value, (*_METRIC_KEYS, "statistic"), "benchmark.metric")
     for key in _METRIC_KEYS:
         if not isinstance(value.get(key), str) or not value[key].strip() or not value[key].isprintable():
             raise _wrong_value("metric", f"has no string `{key}`")
@@ -159,7 +174,10 @@ def _read_metric(value: Any) -> Metric:
         raise _wrong_value("metric", f"has a `pattern` with {groups} groups; exactly one matches the number")
     if value["better"] not in ("higher", "lower"):
         raise _wrong_value("metric", "has a `better` that is neither `higher` nor `lower`")
-    return Metric(pattern=value["pattern"], unit=value["unit"].strip(), better=value["better"])
+    statistic = value.get("statistic", "")
+    if "statistic" in value and statistic not in _STATISTICS:
+        raise _wrong_value("metric", "has a `statistic` that is neither `median` nor `last`")
+    return Metric(pattern=value["pattern"], unit=value["unit"].strip(), better=value["better"], statistic=statistic)
 
 
 def _read_patterns(value: Any) -> tuple[str, ...]:

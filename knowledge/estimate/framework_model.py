@@ -19,13 +19,14 @@ from knowledge.domain.ratio import Ratio
 from knowledge.estimate.cases import Case
 from knowledge.estimate.compared_settings import ComparedSetting
 from knowledge.estimate.gain_model import GainModel, Predicted
-from knowledge.estimate.gain_terms import Blend
+from knowledge.estimate.gain_space import Array
+from knowledge.estimate.gain_terms import Blend, Pair
 from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, PairGain, SettingGains, mixture
 from knowledge.estimate.interface import Effect, Estimate, PredictedChange, evidence_line
 from knowledge.estimate.measured_framework import MeasuredFramework, with_version
 from knowledge.estimate.model_cache import number_left_out
-from knowledge.estimate.programs import program_of_run
-from knowledge.evidence.contrasts import Contrast, Side
+from knowledge.estimate.programs import Program, program_of_run
+from knowledge.evidence.contrasts import Contrast, Machine, Side
 
 Versions = Mapping[str, Version]
 Settings = Mapping[str, str]
@@ -303,6 +304,49 @@ class FrameworkModel:
                 for v, table in together.items()
             },
         )
+
+    def side(self, version: Version, settings: Settings | None = None) -> Side:
+        """Return a stack of a version alone, with settings as in the measurements."""
+        return replace(self.measured.whole({self.name: version}), settings=dict(settings or {}))
+
+    def gains_of_pairs(self, pairs: Sequence[Pair]) -> list[dict[Case, Ratio]]:
+        """Return the log speed-up of the first stack of each pair over the second one in each case."""
+        predicted = self._predict(pairs, self.cases)
+        of_cases = {case: _mixed(case, predicted) for case in self.cases}
+        return [{case: gains[number] for case, gains in of_cases.items()} for number in range(len(pairs))]
+
+    def explained_by(
+        self, ratios: Sequence[Contrast], programs: Sequence[Program], gains: Sequence[tuple[Pair, Case]]
+    ) -> tuple[Array, Array]:
+        """Return what further ratios would explain of gains of pairs of stacks in cases.
+
+        Args:
+            ratios: The further ratios (n,), whose means do not count.
+            programs: The program of each.
+            gains: The gains (m,).
+
+        Returns:
+            The covariances of the gains with the ratios (m, n), and those of the ratios with their noise (n, n), both
+            given the measured ratios.
+        """
+        numbers: dict[tuple[object, Program], int] = {}
+        points: list[tuple[Pair, Program, Machine]] = []
+        shares: list[dict[int, float]] = []
+        for pair, case in gains:
+            shares.append({})
+            for blend in case.programs:
+                for share, program in blend:
+                    key = tuple(side.key for side in pair), program
+                    if key not in numbers:
+                        numbers[key] = len(points)
+                        points.append((pair, program, self.machine))
+                    place = numbers[key]
+                    shares[-1][place] = shares[-1].get(place, 0.0) + share / len(case.programs)
+        across, within = self._model.explained_by(ratios, programs, points)
+        weights = np.zeros((len(gains), len(points)))
+        for row, own in enumerate(shares):
+            weights[row, list(own)] = list(own.values())
+        return weights @ across, within
 
     def _are_for_one_program(self, one: ComparedSetting, other: ComparedSetting) -> bool:
         cases = {self.cases_of_settings(dict([s.change[:2]])) for s in (one, other)}

@@ -27,10 +27,12 @@ from knowledge.estimate.gain_space import (
     _RELEASES,
     _VERSION,
     Array,
+    Points,
     Registry,
     _place,
     _sums,
     covariance,
+    cross_covariance,
     half_shared,
 )
 from knowledge.estimate.gain_terms import (
@@ -212,6 +214,32 @@ class GainModel:
                 yield cross, prior
 
         return related, covariances()
+
+    def explained_by(
+        self, ratios: Sequence[Contrast], programs: Sequence[Program], gains: Sequence[tuple[Pair, Program, Machine]]
+    ) -> tuple[Array, Array]:
+        """Return what further ratios would explain of gains, given the measured ones.
+
+        Args:
+            ratios: The further ratios (n,), whose means do not count.
+            programs: The program of each.
+            gains: The gains (m,): of pairs of stacks at programs on machines.
+
+        Returns:
+            The covariances of the gains with the ratios (m, n), and those of the ratios with their noise (n, n).
+        """
+        registry = self._registry
+        targets = registry.points(gains)
+        new = registry.points(((c.side, c.reference), p, c.machine) for c, p in zip(ratios, programs, strict=True))
+        space = registry.space(self.variances.scales)
+
+        def prior(one: Points, other: Points) -> Array:
+            return cross_covariance(space, one, other, self._terms)
+
+        explained = self._inverse @ prior(self._points, new)
+        across = prior(targets, new) - prior(targets, self._points) @ explained
+        within = prior(new, new) - prior(new, self._points) @ explained
+        return across, within + Noise(ratios).covariance(self.variances)
 
     def held_out(self, groups: Iterable[Sequence[int]]) -> Iterator[tuple[Sequence[int], Array, Array]]:
         """Predict groups of the measured ratios, each from all others.

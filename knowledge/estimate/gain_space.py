@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from itertools import combinations
 from typing import Any
 
@@ -15,6 +16,7 @@ from knowledge.estimate.gain_terms import (
     MEASURED_HERE,
     OWN,
     Change,
+    Pair,
     Releases,
     Term,
 )
@@ -180,6 +182,12 @@ class Points:
         self.pairs: Array = np.array(list(pairs), dtype=int).reshape(-1, 2)
         self.programs, self.machines = np.array(list(places), dtype=int).reshape(-1, 2).T
 
+    def part(self, rows: Array) -> Points:
+        """Return the ratios with some numbers (n,)."""
+        part = copy(self)
+        part.pair, part.place = self.pair[rows], self.place[rows]
+        return part
+
 
 class Registry:
     """Numbers of stacks, programs and machines."""
@@ -193,15 +201,14 @@ class Registry:
     def points_of(self, contrasts: Sequence[Contrast], program_of: Callable[[Contrast], Program]) -> Points:
         """Return measured ratios; contrasts with one label have one program."""
         self.by_label = programs = programs_by_label(map(program_of, contrasts), [c.label for c in contrasts])
+        return self.points(((c.side, c.reference), programs[c.label], c.machine) for c in contrasts)
+
+    def points(self, ratios: Iterable[tuple[Pair, Program, Machine]]) -> Points:
+        """Return ratios of pairs of stacks at programs on machines."""
         return Points(
             [
-                (
-                    self.side(c.side, c.machine),
-                    self.side(c.reference, c.machine),
-                    self.program(programs[c.label]),
-                    self.machine(c.machine),
-                )
-                for c in contrasts
+                (self.side(one, machine), self.side(other, machine), self.program(program), self.machine(machine))
+                for (one, other), program, machine in ratios
             ]
         )
 
@@ -227,20 +234,27 @@ class Registry:
 def covariance(space: Space, points: Points, terms: Mapping[Term, float], rows: Array | None = None) -> Array:
     """Return the covariance (n, n) of the effects on ratios, or on some of them.
 
-    There are few pairs of stacks and few programs on machines: similarities are computed for these, and looked up.
-
     Args:
         space: The similarities.
         points: The ratios.
         terms: Variance of each effect.
         rows: Numbers of the ratios (n,); all by default.
     """
-    places = np.eye(len(space.programs["all"]))[points.programs], points.machines
-    pair, place = (points.pair, points.place) if rows is None else (points.pair[rows], points.place[rows])
-    total = np.zeros((len(pair), len(pair)))
-    for change, matrix in _sums(space, places, places, terms).items():
-        pairs = space.differences(change, points.pairs, points.pairs)
-        total += pairs[pair[:, None], pair[None]] * matrix[place[:, None], place[None]]
+    some = points if rows is None else points.part(rows)
+    return cross_covariance(space, some, some, terms)
+
+
+def cross_covariance(space: Space, one: Points, other: Points, terms: Mapping[Term, float]) -> Array:
+    """Return the covariance (n, m) of the effects on ratios with those on others.
+
+    There are few pairs of stacks and few programs on machines: similarities are computed for these, and looked up.
+    """
+    programs = np.eye(len(space.programs["all"]))
+    rows, columns = ((programs[points.programs], points.machines) for points in (one, other))
+    total = np.zeros((len(one.pair), len(other.pair)))
+    for change, matrix in _sums(space, rows, columns, terms).items():
+        pairs = space.differences(change, one.pairs, other.pairs)
+        total += pairs[one.pair[:, None], other.pair[None]] * matrix[one.place[:, None], other.place[None]]
     return total
 
 

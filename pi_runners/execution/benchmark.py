@@ -37,11 +37,13 @@ class Metric:
             duration of the command.
         unit: Unit of the number, such as ``images/s``.
         better: Whether a higher or a lower number is better.
+        statistic: Which of several numbers counts, if the program prints it repeatedly; empty if it prints it once.
     """
 
     pattern: str = ""
     unit: str = SECONDS
     better: Literal["higher", "lower"] = "lower"
+    statistic: Literal["", "median", "last"] = ""
 
     @property
     def seconds_per_unit(self) -> float:
@@ -61,6 +63,8 @@ class Benchmark:
     Attributes:
         project: Name of the project.
         command: Program and arguments; run without a shell in the top directory of the copy.
+        startup: Command that starts up as ``command`` does and takes fewer steps; its duration is subtracted. Empty if
+            nothing is subtracted.
         metric: What is measured.
         warmup_runs: Runs before the first sample in each process.
         files: SHA-256 of each file of the benchmark's identity, by its path in the project.
@@ -73,12 +77,16 @@ class Benchmark:
     warmup_runs: int
     files: Mapping[str, str]
     directory: Path
+    startup: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:
-        """Identity of the benchmark: equal if project, command, metric and contents of the files are equal."""
+        """Identity of the benchmark: equal if project, commands, metric and contents of the files are equal."""
         metric = [self.metric.pattern, self.metric.unit, self.metric.better]
-        return content_hash([self.project, self.command, metric, self.files])[:_IDENTITY_DIGITS]
+        # What a benchmark does not have leaves its identity as it was.
+        metric += [self.metric.statistic] if self.metric.statistic else []
+        startup = [self.startup] if self.startup else []
+        return content_hash([self.project, self.command, metric, self.files, *startup])[:_IDENTITY_DIGITS]
 
     def indicator_run(self, hardware: HardwareProfile) -> IndicatorRun:
         """Return what the observations of the benchmark on a machine contain in place of an indicator."""
@@ -105,10 +113,12 @@ class Benchmark:
         """
         return {
             "command": list(self.command),
+            "startup": list(self.startup),
             "directory": str(self.directory),
             "files": dict(self.files),
             "pattern": self.metric.pattern,
             "better": self.metric.better,
+            "statistic": self.metric.statistic,
             "seconds_per_unit": self.metric.seconds_per_unit,
             "warmup_runs": self.warmup_runs,
             "runs": runs,
@@ -117,7 +127,8 @@ class Benchmark:
 
     def process_seconds(self, *, runs: int, timeout_seconds: float) -> float:
         """Return the maximum duration of a process that makes all runs of a round; see :meth:`request`."""
-        return (self.warmup_runs + runs) * timeout_seconds + _COPY_SECONDS
+        commands = 2 if self.startup else 1
+        return (self.warmup_runs + commands * runs) * timeout_seconds + _COPY_SECONDS
 
 
 def last_line(text: str) -> str:

@@ -33,7 +33,8 @@ class ProcessRequest:
         content: Request that the program reads; JSON-ready.
         timeout_seconds: Time limit, after which the process is killed.
         memory_limit_bytes: Memory limit of the process and its children; above it they are killed. None for no limit.
-        part: Part of the program to run: ``measure`` for indicators, ``benchmark`` for the command of a project.
+        part: Part of the program to run: ``measure`` for indicators, ``benchmark`` for the command of a project,
+            ``trial`` to run this command once.
         environment: Environment variables to add to those of this process.
     """
 
@@ -42,7 +43,7 @@ class ProcessRequest:
     content: dict[str, Any]
     timeout_seconds: float
     memory_limit_bytes: float | None = None
-    part: Literal["measure", "benchmark"] = "measure"
+    part: Literal["measure", "benchmark", "trial"] = "measure"
     environment: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -30,10 +30,12 @@ pattern, values = re.compile(sys.argv[1]), []
 with open(sys.argv[2], "rb") as file:
     for line in iter(lambda: file.readline(65536), b""):
         values += [match.group(1) or "" for match in pattern.finditer(line.decode("utf-8", "replace"))]
-        if len(values) > 100:
+        if len(values) > 100_000:
             break
 print(json.dumps(values))
 """
+_ANY_LINE = r"(.*\S.*)"
+_TRIAL_LINES = 2000
 _DRAIN_SECONDS = 5.0
 _KILLED_DRAIN_SECONDS = 0.5
 _OWN_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__")
@@ -65,44 +67,29 @@ class Run(NamedTuple):
 def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     """Run the command of a request of :class:`pi_runners.execution.benchmark.Benchmark`; return JSON-ready values.
 
-    It runs first to warm up, then once for each sample. All runs share one copy of the project, which is made in the
-    working directory.
+    It runs first to warm up, then once for each sample, each time after the start-up command if there is one. All runs
+    share one copy of the project, which is made in the working directory.
     """
-    folder = os.path.join(os.getcwd(), "project")
-    shutil.copytree(request["directory"], folder, symlinks=True)
-    interpreters = InterpreterRecord(os.path.join(os.getcwd(), "interpreters"), folder)
-    variables = interpreters.applied_to(environment_of(folder))
-    runs, values = [], []
+    project = _ProjectCopy(request)
+    runs, values, startups = [], [], []
     try:
         for number in range(request["warmup_runs"] + request["runs"]):
-            try:
-                run = run_command(request["command"], folder, variables, request["pattern"], request["timeout_seconds"])
-            finally:
-                # Also if the command failed: packages that it did not find belong to the stack.
-                check_foreign_environments(request["command"], interpreters)
-            if not interpreters.has_own():
-                raise ProgramError(
-                    "error",
-                    "no Python of the stack's environment was seen to run: start the program with `python`, without "
-                    "`-I`, `-E` or `-S`, and keep what PYTHONPATH has: without `env -i`, and with "
-                    "`PYTHONPATH=.:$PYTHONPATH` instead of `PYTHONPATH=.`",
-                )
-            changed = changed_file(folder, request["files"])
-            if changed is not None:
-                raise ProgramError(
-                    "error",
-                    "the program changed `{}`, which is one of the benchmark's `files`: its runs are not comparable; "
-                    "write to another file, or narrow `files`".format(changed),
-                )
+            is_sample = number >= request["warmup_runs"]
+            if is_sample and request["startup"]:
+                startups.append(project.run(request["startup"], ""))
+            run = project.run(request["command"], request["pattern"])
             # A metric that is missing is reported by the first run.
-            value = read_value(run, request["pattern"])
-            if number >= request["warmup_runs"]:
-                values.append(value)
+            value = read_value(run, request["pattern"], request["statistic"])
+            if is_sample:
+                values.append(seconds_of_work(run, startups[-1]) if startups else value)
             runs.append(run)
     except ProgramError as failure:
         return {"status": failure.status, "failure": str(failure)[-2 * _TAIL_BYTES :]}
     warmups, timed = runs[: request["warmup_runs"]], runs[request["warmup_runs"] :]
     higher = request["better"] == "higher"
+    metrics = {"value": statistics.median(values), "seconds_per_run": statistics.median(run.seconds for run in timed)}
+    if startups:
+        metrics["startup_seconds"] = statistics.median(run.seconds for run in startups)
     return {
         "status": "ok",
         "environment": {"program_python": "stack"},
@@ -111,12 +98,68 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
         "warmup_seconds": round(sum(run.seconds for run in warmups), 6),
         # The project decides how many runs warm the program up.
         "steady": True,
-        "metrics": {
-            "value": statistics.median(values),
-            "seconds_per_run": statistics.median(run.seconds for run in timed),
-            **peak_memory(),
-        },
+        "metrics": {**metrics, **peak_memory()},
     }
+
+
+def try_program(request: Dict[str, Any]) -> Dict[str, Any]:
+    """Run the command of a request once, and before it the start-up command if there is one; return JSON-ready values.
+
+    Nothing is measured: the values are the durations in seconds and the lines that the command printed.
+    """
+    project = _ProjectCopy(request)
+    try:
+        startup = project.run(request["startup"], "") if request["startup"] else None
+        run = project.run(request["command"], _ANY_LINE)
+    except ProgramError as failure:
+        return {"status": failure.status, "failure": str(failure)[-2 * _TAIL_BYTES :]}
+    lines = (
+        run.values if len(run.values) <= 2 * _TRIAL_LINES else run.values[:_TRIAL_LINES] + run.values[-_TRIAL_LINES:]
+    )
+    return {
+        "status": "ok",
+        "command_seconds": run.seconds,
+        "startup_seconds": startup.seconds if startup else 0.0,
+        "lines": lines,
+    }
+
+
+class _ProjectCopy:
+    """A copy of the project of a request in the working directory; commands run in it, and are checked."""
+
+    def __init__(self, request: Dict[str, Any]) -> None:
+        self._request = request
+        self._folder = os.path.join(os.getcwd(), "project")
+        shutil.copytree(request["directory"], self._folder, symlinks=True)
+        self._interpreters = InterpreterRecord(os.path.join(os.getcwd(), "interpreters"), self._folder)
+        self._variables = self._interpreters.applied_to(environment_of(self._folder))
+
+    def run(self, command: List[str], pattern: str) -> Run:
+        """Run a command to its end, as :func:`run_command` does.
+
+        Raises:
+            ProgramError: If it has no result, runs another Python than the stack's, or changes the project.
+        """
+        try:
+            run = run_command(command, self._folder, self._variables, pattern, self._request["timeout_seconds"])
+        finally:
+            # Also if the command failed: packages that it did not find belong to the stack.
+            check_foreign_environments(command, self._interpreters)
+        if not self._interpreters.has_own():
+            raise ProgramError(
+                "error",
+                "no Python of the stack's environment was seen to run: start the program with `python`, without "
+                "`-I`, `-E` or `-S`, and keep what PYTHONPATH has: without `env -i`, and with "
+                "`PYTHONPATH=.:$PYTHONPATH` instead of `PYTHONPATH=.`",
+            )
+        changed = changed_file(self._folder, self._request["files"])
+        if changed is not None:
+            raise ProgramError(
+                "error",
+                "the program changed `{}`, which is one of the benchmark's `files`: its runs are not comparable; "
+                "write to another file, or narrow `files`".format(changed),
+            )
+        return run
 
 
 def check_foreign_environments(command: List[str], interpreters: InterpreterRecord) -> None:
@@ -232,11 +275,16 @@ def environment_of(folder: str) -> Dict[str, str]:
     return variables
 
 
-def read_value(run: Run, pattern: str) -> float:
+def read_value(run: Run, pattern: str, statistic: str = "") -> float:
     """Return the metric of a run: the number that it printed, or without a pattern its duration.
 
+    Args:
+        run: The run.
+        pattern: What was searched for in its output.
+        statistic: ``median`` or ``last`` of several numbers; empty if the program must print one.
+
     Raises:
-        ProgramError: If it printed no number, a number that is not positive, or several.
+        ProgramError: If it printed no number, a number that is not positive, or several although it must print one.
     """
     if not pattern:
         return run.seconds
@@ -244,20 +292,39 @@ def read_value(run: Run, pattern: str) -> float:
         raise ProgramError(
             "error", "no line of the output matches the metric's pattern `{}`".format(pattern), run.output
         )
-    if len(run.values) > 1:
+    if len(run.values) > 1 and not statistic:
         reason = "the metric's pattern `{}` matches {} times (`{}`, `{}`, ...); it must match once".format(
             pattern, len(run.values), run.values[0], run.values[1]
         )
         raise ProgramError("error", reason, run.output)
+    texts = run.values if statistic == "median" else run.values[-1:]
+    return statistics.median(_positive_number(text, run) for text in texts)
+
+
+def _positive_number(text: str, run: Run) -> float:
     try:
-        value = float(run.values[0])
+        value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise ProgramError(
-            "error", "the metric is `{}`, which is not a positive number".format(run.values[0]), run.output
-        )
+        raise ProgramError("error", "the metric is `{}`, which is not a positive number".format(text), run.output)
     return value
+
+
+def seconds_of_work(run: Run, startup: Run) -> float:
+    """Return how many seconds longer a command took than the start-up command before it.
+
+    Raises:
+        ProgramError: If it did not take longer.
+    """
+    seconds = run.seconds - startup.seconds
+    if seconds <= 0:
+        reason = (
+            "the command took {:.2f} seconds, and `startup` {:.2f}: its own steps are too short to be measured; "
+            "let `command` take more steps"
+        )
+        raise ProgramError("error", reason.format(run.seconds, startup.seconds), run.output)
+    return seconds
 
 
 def changed_file(folder: str, hashes: Dict[str, str]) -> Optional[str]:

@@ -31,8 +31,8 @@ _VARIABLES = (
 def main() -> int:
     """Run the part that the first argument names.
 
-    ``measure`` measures the indicators of a request, ``benchmark`` the command of a request; ``startup`` and ``rank``
-    are child processes of indicators.
+    ``measure`` measures the indicators of a request, ``benchmark`` the command of a request, and ``trial`` runs it
+    once; ``startup`` and ``rank`` are child processes of indicators.
     """
     part, arguments = sys.argv[1], sys.argv[2:]
     if part == "startup":
@@ -48,14 +48,14 @@ def measure_request(part: str, request_path: str, output_path: str) -> None:
     """Read a request, and append the results to a file.
 
     Args:
-        part: ``measure`` for one result of each indicator, ``benchmark`` for one of the command.
+        part: ``measure`` for one result of each indicator, ``benchmark`` and ``trial`` for one of the command.
         request_path: Path of the request.
         output_path: Path of the results, one JSON line each.
     """
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
-    if part == "benchmark":
-        runs = [functools.partial(run_benchmark, request)]
+    if part in ("benchmark", "trial"):
+        runs = [functools.partial(run_benchmark, request, is_trial=part == "trial")]
     else:
         runs = [functools.partial(run_indicator, request, entry) for entry in request["indicators"]]
     try:
@@ -80,13 +80,13 @@ def _report(output: TextIO, number: int, run: Callable[[], Dict[str, Any]]) -> N
     os.fsync(output.fileno())
 
 
-def run_benchmark(request: Dict[str, Any]) -> Dict[str, Any]:
+def run_benchmark(request: Dict[str, Any], *, is_trial: bool) -> Dict[str, Any]:
     """Run the command of a request, and return the result as JSON-ready values."""
     # Not at the top: what it imports of the standard library would be missing in the start-up time of a framework.
-    from pi_runners.harness.program import measure_program
+    from pi_runners.harness.program import measure_program, try_program
 
     environment = describe_process()
-    document = describe_end(lambda: measure_program(request))
+    document = describe_end(lambda: (try_program if is_trial else measure_program)(request))
     document["environment"] = {**environment, **document.get("environment", {}), "load_after": load_average()}
     return document
 

@@ -210,7 +210,7 @@ def plan_arms(
                 lock=lock,
                 framework=framework,
                 reference=False,
-                indicators=_runs(cases, backend, dtypes, place),
+                indicators=indicator_runs(cases, backend, dtypes, place),
                 settings=values,
             )
     arms = list(planned.values())
@@ -223,7 +223,10 @@ def plan_arms(
     return tuple(arms)
 
 
-def _runs(cases: Sequence[IndicatorCase], backend: str, dtypes: Sequence[str], device: str) -> tuple[IndicatorRun, ...]:
+def indicator_runs(
+    cases: Sequence[IndicatorCase], backend: str, dtypes: Sequence[str], device: str
+) -> tuple[IndicatorRun, ...]:
+    """Return the runs of indicator cases that a backend supports on a device: ``cpu`` or ``cuda``."""
     return tuple(
         IndicatorRun(
             name=case.name,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from advisor.api.context import (
     AdviceInputs,
@@ -24,7 +25,7 @@ from advisor.api.options import IndexOptions, Project, ProjectOptions, Resolutio
 from advisor.api.session import AdviceSession
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.client import IndexClient
-from advisor.project.benchmark import read_benchmark
+from advisor.project.benchmark import benchmark_of, read_benchmark
 from advisor.project.interface import parse_root
 from advisor.project.metadata.copy import copy_files, list_files
 from advisor.resolve.candidates.problem import Candidate
@@ -142,19 +143,22 @@ def plan_benchmark(
 
 
 @contextmanager
-def open_benchmark(options: ProjectOptions, python: str) -> Iterator[BenchmarkSetup]:
+def open_benchmark(
+    options: ProjectOptions, python: str, *, table: Mapping[str, Any] | None = None
+) -> Iterator[BenchmarkSetup]:
     """Copy a project with a benchmark, and prepare it for this machine; the copy exists until the end of the block.
 
     Args:
         options: The project, its indexes, and what the best stack is.
         python: Interpreter: a path or a version.
+        table: Benchmark that the project could have; by default the one that it has.
 
     Raises:
         InputError: If the project has no benchmark, or the benchmark or an option is wrong.
     """
     directory = options.files.directory
     project = load_project(options.files, build=project_builder(options))
-    benchmark = read_benchmark(directory)
+    benchmark = read_benchmark(directory) if table is None else benchmark_of(directory, table)
     hardware = detect()
     with (
         tempfile.TemporaryDirectory(prefix="advisor-benchmark-") as scratch,
@@ -181,6 +185,22 @@ def open_benchmark(options: ProjectOptions, python: str) -> Iterator[BenchmarkSe
             copied_files=len(names),
             copied_bytes=copied_bytes,
         )
+
+
+def lock_baseline(setup: BenchmarkSetup) -> StackLock:
+    """Lock the baseline of a project, or, if it has none, the recommended stack.
+
+    It is the first stack that a benchmark runs on without `--stack`.
+
+    Raises:
+        NoStackError: If the project cannot be resolved.
+        UnavailableError: If an index cannot be read.
+    """
+    with open_predictor(setup.context, setup.client) as estimator:
+        inputs = AdviceInputs(context=setup.context, client=setup.client, estimator=estimator)
+        advice = AdviceSession(inputs).recommend()
+    label = "baseline" if advice.baseline else "recommended"
+    return setup.locker.lock_of(advice.baseline or advice.optimum.stack, [label], setup.python)
 
 
 def measure_benchmark(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -216,7 +216,7 @@ class CampaignOptions:
         ),
     ] = None
     repetition: Annotated[int, Option("--repetition", minimum=1, help="A new number measures everything again.")] = 1
-    hardware: Annotated[str, HARDWARE] = "detect"
+    hardware: Annotated[str, replace(HARDWARE, flags="--hardware --for")] = "detect"
 
     def __post_init__(self) -> None:
         """Refuse numbers that are less than 1."""

@@ -13,16 +13,20 @@ import typer
 
 from advisor import api
 from advisor.api.measurements.options import ENGINE_OPTIONS, CampaignOptions, ExecutorOptions, MeasurementStore
-from advisor.api.option import Option
+from advisor.api.option import Option, read_duration
+from advisor.api.options import IndexOptions
 from advisor.campaign.status import COLUMNS, CampaignStatus, status_text
 from advisor.cli.console import duration, redraw, say, warn
-from advisor.cli.options import IndexPlaces, KnowledgeOption, expand_options, typer_option
+from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, expand_options, print_either, typer_option
 from advisor.domain.words import count
+from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import write_atomically
 from knowledge.exchange.files import observation_file
 
 OUTPUT_FILE = Option("--output -o", metavar="FILE", help="Also write the observations to a file.")
+_BUDGET = Option("--budget", metavar="TIME", help="Propose a campaign of at most this time.\nSuch as `8h` or `90m`.")
+_MATRIX_FILE = Option("--output -o", metavar="FILE", help="Write the proposed campaign as a matrix file.")
 _HOME = Option("--home", help="Directory of the campaign, shared by all nodes.\nBy default next to the knowledge base.")
 _ATTEMPTS = Option("--attempts", minimum=1, help="Attempts at a task without a new result.\nThen the task is given up.")
 HomeOption = Annotated[Path | None, typer_option(_HOME)]
@@ -51,9 +55,31 @@ class _RunOptions:
 
 @expand_options
 def plan(
-    matrix: MatrixArgument, options: CampaignOptions, indexes: IndexPlaces, knowledge: KnowledgeOption = None
+    options: CampaignOptions,
+    indexes: IndexPlaces,
+    matrix: Annotated[Path | None, typer.Argument(metavar="MATRIX", help="Matrix file (TOML).")] = None,
+    budget: Annotated[str | None, typer_option(_BUDGET)] = None,
+    output: Annotated[Path | None, typer_option(_MATRIX_FILE)] = None,
+    format: FormatOption = "text",
+    knowledge: KnowledgeOption = None,
 ) -> None:
-    """Print what a matrix expands to, which combinations are dropped and why, and the cost. Nothing is installed."""
+    """Print what a matrix expands to, which combinations are dropped and why, and the cost. Nothing is installed.
+
+    With `--budget` and no matrix, propose the campaign that is expected to improve the advice for a machine most in
+    this time: which frameworks, versions, settings and models to measure, and why.
+    """
+    if budget is not None and matrix is None:
+        _propose(read_duration(budget), options, indexes, output, format=format, knowledge=knowledge)
+        return
+    if matrix is None or budget is not None:
+        reason = (
+            "a matrix is named, and `--budget` proposes one" if matrix else "neither a matrix nor `--budget` is named"
+        )
+        raise InputError(reason, hint="name a matrix file, or `--budget 8h --output FILE` to get one")
+    if output is not None or format != "text":
+        raise InputError(
+            "`--output` and `--format` are for a proposed campaign", hint="replace the matrix by `--budget`"
+        )
     planned = api.campaigns.plan_campaign(matrix, options=options, indexes=indexes, knowledge=knowledge, progress=say)
     for block, cost in zip(planned.campaign.blocks, planned.costs, strict=True):
         size = f"{count(len(block.arms), 'arm')} x {count(block.rounds, 'round')} = {cost.processes} processes"
@@ -66,6 +92,30 @@ def plan(
     for combination in dropped:
         typer.echo(f"dropped {combination.label}: {combination.reason}")
     typer.echo(f"in total {duration(planned.seconds)}; {len(dropped)} combinations dropped")
+
+
+def _propose(
+    seconds: float,
+    options: CampaignOptions,
+    indexes: IndexOptions,
+    output: Path | None,
+    *,
+    format: str,
+    knowledge: str | None,
+) -> None:
+    """Print a proposed campaign, and write its matrix."""
+    from advisor.campaign.proposal import matrix_text
+    from advisor.report.proposal import proposal_record, proposal_text
+
+    proposal = api.proposals.propose_campaign(
+        seconds, options=options, indexes=indexes, knowledge=knowledge, progress=say
+    )
+    print_either(format, proposal_record(proposal), proposal_text(proposal))
+    if output is not None and proposal.blocks:
+        write_atomically(output, matrix_text(proposal))
+        say(f"written: `{output}`; measure it with `advisor pi campaign {shlex.quote(str(output))}`")
+    elif output is not None:
+        warn(f"`{output}` is not written: there is nothing to measure")
 
 
 @expand_options

@@ -49,15 +49,20 @@ def parse_code(code: str) -> ast.Module:
 
 def names_of(code: str) -> SourceNames:
     """Return the names in code."""
-    nodes = list(ast.walk(parse_code(code)))
+    return names_in(parse_code(code))
+
+
+def names_in(tree: ast.Module) -> SourceNames:
+    """Return the names in parsed code."""
+    nodes = list(ast.walk(tree))
     objects = list(imported_objects(nodes))
     imports, aliases = {full.partition(".")[0] for _, full in objects}, dict(objects)
     calls: list[tuple[str, int]] = []
     for node in nodes:
         if isinstance(node, ast.Call):
-            calls.append((_with_model(_full_name(node.func, aliases), node), node.lineno))
+            calls.append((_with_model(full_name(node.func, aliases), node), node.lineno))
         elif isinstance(node, ast.ClassDef):
-            calls += [(_full_name(base, aliases), node.lineno) for base in node.bases]
+            calls += [(full_name(base, aliases), node.lineno) for base in node.bases]
     return SourceNames(imports=frozenset(imports), calls=tuple(sorted((name, line) for name, line in calls if name)))
 
 
@@ -71,7 +76,11 @@ def _with_model(name: str, call: ast.Call) -> str:
     return f'{name}("{model}")' if model else name
 
 
-def _full_name(node: ast.expr, aliases: Mapping[str, str]) -> str:
+def full_name(node: ast.expr, aliases: Mapping[str, str]) -> str:
+    """Return the name of an expression, whose first part an import binds; of a method of a result, ``.`` and its name.
+
+    It is empty for other expressions. The aliases are those of :func:`imported_objects`.
+    """
     root, point, rest = dotted_name(node).partition(".")
     if not root:
         # A method of the result of a call: only the name of the method is known.

@@ -1,0 +1,426 @@
+"""What is proposed as benchmark of a project: its program, its options, its command, and the metric in an output."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.project.benchmark import check_benchmark
+from advisor.project.benchmark_proposal.options import read_interface
+from advisor.project.benchmark_proposal.output import metrics_of_output
+from advisor.project.benchmark_proposal.proposal import BenchmarkProposal, propose_benchmark
+from advisor.project.benchmark_proposal.table import with_benchmark
+from knowledge.domain.errors import InputError
+
+PROGRAMS = Path(__file__).parent.parent / "fixtures" / "programs"
+TRAINING = (
+    "import argparse, torch\nparser = argparse.ArgumentParser()\n{options}\noptions = parser.parse_args()\n"
+    "if __name__ == '__main__':\n    torch.ones(1, requires_grad=True).sum().backward()\n"
+)
+
+
+def training(*options: str) -> str:
+    """Return a program that trains, with the arguments of some calls of `add_argument`."""
+    return TRAINING.format(options="\n".join(f"parser.add_argument({option})" for option in options))
+
+
+def propose(folder: Path, files: dict[str, str], **request: Any) -> BenchmarkProposal:
+    """Return the proposal for a project with some files."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return propose_benchmark(folder, **request)
+
+
+def options_of(folder: Path, code: str) -> dict[str, tuple[Any, bool, str]]:
+    """Return default, necessity and form of each option of a program."""
+    interface = read_interface(folder, "train.py", ast.parse(code))
+    return {option.flag: (option.default, option.required, option.form) for option in interface.options}
+
+
+@pytest.mark.parametrize(
+    ("project", "table", "places"),
+    [
+        (
+            "torch-training",
+            {
+                "command": "python train.py --output-dir benchmark-output --steps-per-epoch 25 --epochs 1 "
+                "--dataset synthetic",
+                "startup": "python train.py --output-dir benchmark-output --steps-per-epoch 5 --epochs 1 "
+                "--dataset synthetic",
+            },
+            ["train.py:23", "train.py:22", "train.py:25", "train.py:26"],
+        ),
+        (
+            "numpy-simulation",
+            {"command": "python simulate.py --iterations 25", "startup": "python simulate.py --iterations 5"},
+            ["simulate.py:11"],
+        ),
+        (
+            "plain-service",
+            {"command": "python serve.py --requests 25", "startup": "python serve.py --requests 5"},
+            ["serve.py:18"],
+        ),
+    ],
+)
+def test_a_small_project_gets_a_command_with_few_steps_and_the_places_that_declare_them(
+    project: str, table: dict[str, Any], places: list[str]
+) -> None:
+    proposal = propose_benchmark(PROGRAMS / project)
+
+    assert proposal.table == table
+    assert [choice.option.place for choice in proposal.command.choices] == places
+    check_benchmark(proposal.table)
+
+
+def test_the_program_that_trains_is_proposed_and_the_others_are_listed(tmp_path: Path) -> None:
+    guard = "if __name__ == '__main__':\n    {}\n"
+    proposal = propose(
+        tmp_path,
+        {
+            "plot.py": "import numpy\n" + guard.format("numpy.ones(1)"),
+            "tools/train.py": training("'--epochs'"),
+            "setup.py": "from setuptools import setup\n" + guard.format("setup()"),
+            "library.py": "import torch\ndef fit(model): model.fit()\n",
+            "server.py": "import flask\napp = flask.Flask('x')\n" + guard.format("app.run()"),
+            "chat.py": guard.format("print(input())"),
+            "broken.py": guard.format("print 'x'"),
+            "notes.ipynb": "{}",
+            "tests/train.py": training(),
+        },
+    )
+
+    assert proposal.command.text == "python tools/train.py --epochs 2"
+    assert proposal.others == ("plot.py",)
+    assert sorted(proposal.skipped) == [
+        "`broken.py`: cannot be parsed: Missing parentheses in call to 'print'. Did you mean print(...)? "
+        "(<unknown>, line 2)",
+        "`chat.py`: reads what a user types",
+        "`notes.ipynb`: is a notebook; only programs are run",
+        "`server.py`: starts a server, which does not end",
+    ]
+
+
+def test_a_program_named_as_a_benchmark_comes_first(tmp_path: Path) -> None:
+    proposal = propose(
+        tmp_path, {"train.py": training("'--epochs'"), "benchmarks/speed.py": training("'--steps', default=10")}
+    )
+
+    assert proposal.command.text == "python benchmarks/speed.py --steps 10"
+    assert proposal.command.startup_text == "python benchmarks/speed.py --steps 2"
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "startup"),
+    [
+        # The steps of the whole program come before those of an epoch, and these before epochs.
+        (
+            ["'--epochs', default=90", "'--max_steps', default=-1"],
+            "--max_steps 25 --epochs 1",
+            "--max_steps 5 --epochs 1",
+        ),
+        (["'--epochs', default=90"], "--epochs 2", "--epochs 1"),
+        (
+            ["'--epochs', default=90", "'--max-samples'"],
+            "--epochs 2 --max-samples 1000",
+            "--epochs 1 --max-samples 1000",
+        ),
+        # A rollout of reinforcement learning needs many steps of its environment.
+        (
+            ["'--num-steps', default=128", "'--total-timesteps', default=500000"],
+            "--total-timesteps 5000",
+            "--total-timesteps 1000",
+        ),
+        (
+            ["'--synthetic', action='store_true'", "'--iters', default=3"],
+            "--iters 3 --synthetic",
+            "--iters 1 --synthetic",
+        ),
+        # Nothing limits the steps: nothing is subtracted.
+        (["'--lr', default=0.1"], "", ""),
+        (["'--device', required=True, choices=['cpu', 'cuda']"], "--device cpu", ""),
+    ],
+)
+def test_options_that_limit_the_steps_get_small_values(
+    tmp_path: Path, options: list[str], arguments: str, startup: str
+) -> None:
+    command = propose(tmp_path, {"train.py": training(*options)}).command
+
+    assert command.text == f"python train.py {arguments}".strip()
+    assert command.startup_text == (f"python train.py {startup}" if startup else "")
+
+
+def test_a_value_that_only_the_user_knows_is_left_open(tmp_path: Path) -> None:
+    command = propose(tmp_path, {"train.py": training("'data'", "'--weights', required=True", "'--epochs'")}).command
+
+    assert command.text == "python train.py DATA --weights WEIGHTS --epochs 2"
+    assert command.open_values == ("`data` (train.py:3)", "`--weights` (train.py:4)")
+
+
+def test_a_documented_command_gives_the_values_that_a_program_requires(tmp_path: Path) -> None:
+    readme = (
+        "# Train\n\n```sh\n$ CUDA_VISIBLE_DEVICES=0 python train.py <DATA>\n"
+        "$ python ./train.py \\\n    samples --epochs 90 --lr 0.1 && ls\n```\n"
+    )
+    proposal = propose(
+        tmp_path, {"train.py": training("'data'", "'--epochs'", "'--lr'"), "README.md": readme, "samples/a.csv": "1"}
+    )
+
+    assert proposal.command.text == "python train.py samples --lr 0.1 --epochs 2"
+    assert proposal.command.documented == "README.md:5"
+    assert proposal.command.open_values == ()
+
+
+def test_a_placeholder_of_a_documented_command_is_left_open(tmp_path: Path) -> None:
+    files = {"train.py": training("'data'"), "README.md": "    python train.py /path/to/data\n"}
+
+    assert propose(tmp_path, files).command.open_values == ("`/path/to/data` (README.md:1)",)
+
+
+def test_options_of_an_imported_parser_count_and_a_module_of_a_package_runs_as_a_module(tmp_path: Path) -> None:
+    options = "import argparse\ndef parser():\n    p = argparse.ArgumentParser()\n    p.add_argument('--epochs')\n"
+    program = "import torch\nfrom .options import parser\nif __name__ == '__main__':\n    parser(); x.backward()\n"
+    proposal = propose(
+        tmp_path, {"src/net/options.py": options, "src/net/train.py": program, "src/net/__init__.py": ""}
+    )
+
+    assert proposal.command.text == "python -m net.train --epochs 2"
+    assert proposal.command.choices[0].option.place == "src/net/options.py:4"
+
+
+def test_a_command_that_the_project_installs_runs_by_its_function(tmp_path: Path) -> None:
+    files = {
+        "pyproject.toml": '[project]\nname = "x"\n[project.scripts]\nx = "net.cli:run"\n',
+        "net/cli.py": "import torch\ndef run():\n    torch.ones(1).backward()\n",
+    }
+
+    assert propose(tmp_path, files).command.words == ("python", "-c", "from net.cli import run as main; main()")
+
+
+@pytest.mark.parametrize(
+    ("code", "options"),
+    [
+        (
+            "import argparse\np = argparse.ArgumentParser()\nN = 7\np.add_argument('-n', '--steps', default=N)\n"
+            "p.add_argument('data', nargs='?')\np.add_argument('--fast', action='store_true')\n",
+            {"--steps": (7, False, "space"), "data": (None, False, "argument"), "--fast": (None, False, "switch")},
+        ),
+        (
+            "import click\n@click.command()\n@click.option('-e', '--epochs', default=3)\n"
+            "@click.option('--fast/--slow')\n@click.argument('data')\ndef main(epochs): pass\n",
+            {"--epochs": (3, False, "space"), "--fast": (None, False, "switch"), "data": (None, True, "argument")},
+        ),
+        (
+            "import typer\ndef main(data: str, max_steps: int = 9, epochs: int = typer.Option(4, '--ep')): pass\n"
+            "typer.run(main)\n",
+            {"data": (None, True, "argument"), "--max-steps": (9, False, "space"), "--ep": (4, False, "space")},
+        ),
+        (
+            "import fire\ndef main(data, max_steps=9): pass\nfire.Fire(main)\n",
+            {"--data": (None, True, "space"), "--max_steps": (9, False, "space")},
+        ),
+        (
+            "from absl import flags\nflags.DEFINE_integer('num_steps', 100, 'Steps.')\n"
+            "flags.DEFINE_string('data', None, 'Data.', required=True)\n",
+            {"--num_steps": (100, False, "equals"), "--data": (None, True, "equals")},
+        ),
+        (
+            "import tyro\nfrom dataclasses import dataclass\n@dataclass\nclass Args:\n    total_timesteps: int = 500\n"
+            "    data: str\ntyro.cli(Args)\n",
+            {"--total-timesteps": (500, False, "space"), "--data": (None, True, "space")},
+        ),
+        (
+            "import transformers\nfrom dataclasses import dataclass, field\n@dataclass\nclass Model:\n"
+            "    model: str = field(default='gpt2')\n"
+            "transformers.HfArgumentParser((Model, transformers.TrainingArguments))\n",
+            {
+                "--model": ("gpt2", False, "space"),
+                "--max_steps": (-1, False, "space"),
+                "--num_train_epochs": (3.0, False, "space"),
+                "--output_dir": (None, True, "space"),
+            },
+        ),
+    ],
+    ids=["argparse", "click", "typer", "fire", "absl", "tyro", "transformers"],
+)
+def test_the_options_of_a_program_are_read_from_its_code(
+    tmp_path: Path, code: str, options: dict[str, tuple[Any, bool, str]]
+) -> None:
+    assert options_of(tmp_path, code) == options
+
+
+def test_the_configuration_of_hydra_is_read_and_belongs_to_the_files_of_the_benchmark(tmp_path: Path) -> None:
+    program = (
+        "import hydra, torch\n@hydra.main(config_path='conf', config_name='main')\ndef main(cfg): x.backward()\n"
+        "if __name__ == '__main__':\n    main()\n"
+    )
+    proposal = propose(
+        tmp_path,
+        {
+            "train.py": program,
+            "conf/main.yaml": "defaults:\n  - trainer: small\n  - _self_\nseed: 1\n",
+            "conf/trainer/small.yaml": "lr: 0.1\nmax_steps: 1000\n",
+        },
+    )
+
+    assert proposal.table == {
+        "command": "python train.py trainer.max_steps=25",
+        "startup": "python train.py trainer.max_steps=5",
+        "files": ["**/*.py", "conf/main.yaml", "conf/trainer/small.yaml"],
+    }
+    assert proposal.command.choices[0].option.place == "conf/trainer/small.yaml:2"
+
+
+def test_a_command_of_the_user_keeps_its_words_and_gets_a_start_up_by_the_options_of_its_program(
+    tmp_path: Path,
+) -> None:
+    files = {"train.py": training("'data'", "'--epochs'"), "data.csv": "1"}
+    proposal = propose(tmp_path, files, command="python -X utf8 train.py data.csv --epochs=10")
+
+    assert proposal.table == {
+        "command": "python -X utf8 train.py data.csv --epochs=10",
+        "startup": "python -X utf8 train.py data.csv --epochs=2",
+        "files": ["**/*.py", "data.csv"],
+    }
+
+
+def test_the_number_of_steps_can_be_given(tmp_path: Path) -> None:
+    files = {"train.py": training("'--epochs'", "'--max-steps'")}
+
+    assert propose(tmp_path, files, steps=400).table == {
+        "command": "python train.py --max-steps 400 --epochs 1",
+        "startup": "python train.py --max-steps 80 --epochs 1",
+    }
+    with pytest.raises(InputError, match="no option of `python run.py` limits its steps"):
+        propose(tmp_path, {"run.py": training()}, script="run.py", steps=400)
+
+
+@pytest.mark.parametrize(
+    ("files", "request_", "message"),
+    [
+        ({"README.md": "x"}, {}, "has no program that a benchmark could run"),
+        ({"a.py": "def f(): pass"}, {}, "has no program that a benchmark could run"),
+        (
+            {"plot.py": "if __name__ == '__main__':\n    pass"},
+            {},
+            "none of the programs of .* looks like one to measure: `plot.py`",
+        ),
+        ({"train.py": training()}, {"script": "other.py"}, "`other.py` is not a program of the project"),
+        ({"chat.py": "input()"}, {"script": "chat.py"}, "`chat.py`: reads what a user types"),
+        ({}, {"command": "python 'x"}, "cannot be split into words"),
+    ],
+)
+def test_a_project_without_a_suitable_program_gets_an_error(
+    tmp_path: Path, files: dict[str, str], request_: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        propose(tmp_path, files, **request_)
+
+
+@pytest.mark.parametrize(
+    ("lines", "value", "unit", "better", "statistic"),
+    [
+        (["loss 0.5", "throughput: 312.5 images/s"], 312.5, "images/s", "higher", ""),
+        (["Throughput: 312.5"], 312.5, "items/s", "higher", ""),
+        (["processed 250 samples per second"], 250, "samples/s", "higher", ""),
+        (["tokens/sec = 1e3"], 1e3, "tokens/s", "higher", ""),
+        (["FPS: 30.5"], 30.5, "frames/s", "higher", ""),
+        (["0.53 ms for a request"], 0.53, "ms", "lower", ""),
+        (["mean latency: 2.5 ms"], 2.5, "ms", "lower", ""),
+        (["32/32 - 3s - 12ms/step - loss: 2.3"], 12, "ms", "lower", ""),
+        ([f"iter {n}: loss 2.1, time {t}ms, mfu 3%" for n, t in enumerate((90, 10, 11))], 11, "ms", "lower", "median"),
+        ([f"step {n}: {r} samples/s" for n, r in enumerate((5, 80, 90))], 80, "samples/s", "higher", "median"),
+        (["\r 50% 1/2 [00:01, 3.0it/s]\r100% 2/2 [00:01, 4.0it/s]"], 4.0, "it/s", "higher", "last"),
+        # The rate of training, not of evaluation; a rate, not a total; no download.
+        (["eval: 900 images/s", "train: 300 images/s"], 300, "images/s", "higher", ""),
+        (["took 3.2 seconds", "data 10 MB/s", "312 images/s"], 312, "images/s", "higher", ""),
+    ],
+)
+def test_the_metric_is_a_rate_or_the_time_of_a_step_in_the_output(
+    lines: list[str], value: float, unit: str, better: str, statistic: str
+) -> None:
+    metric = metrics_of_output(lines)[0]
+
+    assert (metric.value, metric.metric.unit, metric.metric.better) == (value, unit, better)
+    assert metric.metric.statistic == statistic
+
+
+@pytest.mark.parametrize(
+    "line", ["loss 0.5", "epoch 3/10", "10 MB/s", "0 images/s", "1,234.5 images/s", "lr 1e-3 s", ""]
+)
+def test_other_numbers_are_no_metric(line: str) -> None:
+    assert metrics_of_output([line]) == ()
+
+
+def test_the_duration_without_start_up_is_better_than_a_progress_bar(tmp_path: Path) -> None:
+    bar = metrics_of_output(["100% 2/2 [00:01, 4.0it/s]"])
+    limited = propose(tmp_path / "a", {"train.py": training("'--epochs'")}).with_metric(bar)
+    unlimited = propose(tmp_path / "b", {"train.py": training()}).with_metric(bar)
+
+    assert limited.table == {"command": "python train.py --epochs 2", "startup": "python train.py --epochs 1"}
+    assert unlimited.table["metric"]["unit"] == "it/s"
+    assert unlimited.table["metric"]["statistic"] == "last"
+
+
+TABLE = {
+    "command": "python train.py --name 'a b'",
+    "metric": {"pattern": r'"([0-9.]+) *images/s', "unit": "images/s", "better": "higher"},
+    "files": ["**/*.py", "a.yaml"],
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '# comment\n[project]\nname = "x" # kept\n',
+        "[tool.advisor]\nworkload = 'numeric'\n\n[tool.advisor.targets.ci]\npython = '3.12'\n",
+        "\r\n".join(["[project]", 'name = "x"', ""]),
+        "[project]\nname = 'x'",
+        "[[tool.uv.index]]\nname = 'a'\n",
+        'text = """\n[tool.advisor.benchmark]\n"""\n',
+    ],
+)
+def test_the_table_is_added_and_the_rest_of_the_file_stays(text: str) -> None:
+    result = with_benchmark(text, TABLE)
+
+    assert result.startswith(text.rstrip())
+    document = tomllib.loads(result)
+    assert document["tool"]["advisor"]["benchmark"] == TABLE
+    assert ("\r\n" in result) == ("\r\n" in text)
+    assert "\n" not in result.replace("\r\n", "") if "\r\n" in text else True
+
+
+def test_a_table_is_replaced_with_its_own_tables_and_the_others_stay() -> None:
+    before = "[project]\nname = 'x'\n\n"
+    own = "[tool.advisor.benchmark]\ncommand = 'x'\n[tool.advisor.benchmark.metric]\nunit = 's'\n"
+    after = "[tool.ruff] # comment\nline-length = 1\n"
+
+    result = with_benchmark(f"{before}{own}{after}", TABLE)
+
+    assert result.startswith(f"{before}{after}")
+    assert result.count("[tool.advisor.benchmark") == 1
+    assert tomllib.loads(result)["tool"] == {"ruff": {"line-length": 1}, "advisor": {"benchmark": TABLE}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tool = { advisor = { workload = 'numeric' } }\n",
+        "[tool.advisor]\nbenchmark.command = 'x'\n",
+        "[tool.advisor]\nbenchmark = { command = 'x' }\n",
+        "[tool.advisor.benchmark]\nfiles = [\n  'a',\n]\ncommand = '''\n[x]\n'''\n[tool.a]\n",
+    ],
+)
+def test_a_file_that_cannot_be_extended_is_refused_or_stays_correct(text: str) -> None:
+    try:
+        result = with_benchmark(text, TABLE)
+    except InputError as error:
+        assert "without changing other lines" in error.message
+    else:
+        assert tomllib.loads(result)["tool"]["advisor"]["benchmark"] == TABLE
