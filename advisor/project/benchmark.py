@@ -53,7 +53,9 @@ def read_benchmark(directory: Path) -> Benchmark:
     settings = read_settings(path) if path.is_file() else {}
     if "benchmark" not in settings:
         raise InputError(
-            f"`{path}` defines no benchmark", hint=f"add `[tool.advisor.benchmark]` with `{_EXAMPLES['command']}`"
+            f"`{path}` defines no benchmark",
+            hint="`advisor benchmark init` proposes one; or add `[tool.advisor.benchmark]` with "
+            f"`{_EXAMPLES['command']}`",
         )
     return benchmark_of(directory, settings["benchmark"])
 

@@ -225,6 +225,10 @@ class BlockMeasurement:
             self._block, arm, number, self._built[arm.lock.key], self._instruments, self._program, self._runner
         )
 
+    def limit_runs(self, seconds: float) -> None:
+        """Kill runs that take longer from now on."""
+        self._block = replace(self._block, timeout_seconds=seconds)
+
     def give_up(self, number: int, arm: Arm, reason: str) -> list[Observation]:
         """Return the observations of an arm that is not run in a round."""
         return _failures(self._block, arm, number, {"status": "crashed", "failure": reason})

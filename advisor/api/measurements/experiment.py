@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import statistics
 import sys
 import time
@@ -55,6 +56,11 @@ _FEWEST_RUNS = 10
 _FIRST_RUN_SECONDS = 10.0
 _BUILD_SECONDS = 10.0
 _DOWNLOAD_BYTES_PER_SECOND = 20e6
+_UNPACKED_FACTOR = 4.0
+"""Size of an environment over that of its wheels, about."""
+_SLOWEST = 5.0
+"""Duration of a run over that of the reference, from which on it is killed: such an arm is not the fastest."""
+_LEAST_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass
@@ -69,6 +75,7 @@ class ProjectLaboratory(Laboratory):
         environments: Directory of the environments.
         arms: The arms; the first one is the reference.
         block: The block of the observations.
+        earlier: Rounds of earlier experiments.
         disturbance: What disturbed the last disturbed run.
         is_over_time: Whether a run of the reference was killed at the end of the budget.
     """
@@ -80,6 +87,7 @@ class ProjectLaboratory(Laboratory):
     environments: Path
     arms: list[ExperimentArm]
     block: Block
+    earlier: Sequence[Sequence[Observation]] = ()
     disturbance: Instability | None = None
     is_over_time: bool = False
     _measurement: BlockMeasurement = field(init=False)
@@ -108,6 +116,9 @@ class ProjectLaboratory(Laboratory):
                 self.store.add([observation])
                 return ArmRun(seconds=None, failure=last_line(observation.failure))
             self._seconds[number] = time.monotonic() - started
+        if number == REFERENCE:
+            limit = max(_LEAST_TIMEOUT_SECONDS, _SLOWEST * self._seconds[REFERENCE])
+            self._measurement.limit_runs(min(limit, self.block.timeout_seconds))
         return self._result(observation)
 
     def _result(self, observation: Observation) -> ArmRun:
@@ -156,8 +167,11 @@ class ProjectLaboratory(Laboratory):
             new = {}
         limits = (
             (self.options.max_download_bytes, 1.0, "--max-download"),
-            (self.options.max_disk_bytes, 4.0, "--max-disk"),
+            (self.options.max_disk_bytes, _UNPACKED_FACTOR, "--max-disk"),
         )
+        free = shutil.disk_usage(self.environments).free
+        if (unpacked := round(_UNPACKED_FACTOR * sum(new.values()))) > free:
+            return f"its environment needs {size_text(unpacked)}, and the disk has {size_text(free)} left"
         for limit, factor, option in limits:
             total = factor * (sum(self._fetched.values()) + sum(new.values()))
             if new and limit is not None and total > limit:
@@ -186,6 +200,18 @@ class ProjectLaboratory(Laboratory):
             self.arms.append(arm)
         return arm is not None
 
+    def earlier_runs(self, arm: int) -> Iterator[tuple[int, float]]:
+        """Yield the runs of an arm in earlier experiments; arms with equal stacks and settings are the same."""
+        own = self.arms[max(arm, REFERENCE)]
+        content = _content(own.stack.versions.items(), own.settings.items())
+        for number, observations in enumerate(self.earlier):
+            runs = [o for o in observations if _content_of(o) == content]
+            # The reference ran once more as its own control.
+            runs.sort(key=lambda o: not o.reference)
+            place = 1 if arm == CONTROL else 0
+            if len(runs) > place:
+                yield number, statistics.median(runs[place].samples)
+
 
 @dataclass
 class ProjectExperiment:
@@ -195,13 +221,11 @@ class ProjectExperiment:
         session: The advice for the project on this machine.
         laboratory: Where arms run.
         experiment: The arms with what was measured so far.
-        earlier_runs: Number of runs of earlier experiments that count.
     """
 
     session: AdviceSession
     laboratory: ProjectLaboratory
     experiment: Experiment
-    earlier_runs: int = 0
 
     def run(self, notify: Callable[[ProjectExperiment, int, int], None]) -> ExperimentResult:
         """Measure until the choice is certain or the time is over, and make the choice that of the session.
@@ -237,10 +261,10 @@ class ProjectExperiment:
             return
         run = self.laboratory.seconds_of(REFERENCE)
         budget = experiment.plan.budget_seconds
-        takes = f"takes more than {budget:.0f} s" if is_killed else f"takes about {run:.0f} s"
+        takes = "takes longer" if is_killed else f"takes about {run:.1f} s"
         least = math.ceil((budget if is_killed else run) * _FEWEST_RUNS / 60)
         raise InputError(
-            f"the budget of {budget / 60:g} min is too small: one run {takes}",
+            f"the budget of {budget:g} s is too small: one run {takes}",
             hint=f"two arms need about `--measure {least}m`; a smaller benchmark needs less",
         )
 
@@ -340,14 +364,11 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
             environments=environments,
             arms=arms,
             block=block,
+            earlier=_earlier_rounds(setup, store.observations(indicator=BENCHMARK)),
         )
         plan = Plan(budget_seconds=limits.budget_seconds or 0.0, tolerance=limits.tolerance)
         experiment = Experiment(plan=plan, arms=[arm.changes for arm in arms], laboratory=laboratory)
-        measured = store.observations(indicator=BENCHMARK)
-        earlier_runs = _recall(experiment, arms, setup, measured)
-        yield ProjectExperiment(
-            session=session, laboratory=laboratory, experiment=experiment, earlier_runs=earlier_runs
-        )
+        yield ProjectExperiment(session=session, laboratory=laboratory, experiment=experiment)
 
 
 @contextmanager
@@ -409,32 +430,23 @@ def _arms(request: ResolutionRequest, setup: BenchmarkSetup) -> Iterator[Experim
             yield arm
 
 
-def _recall(
-    experiment: Experiment, arms: Sequence[ExperimentArm], setup: BenchmarkSetup, observations: Iterable[Observation]
-) -> int:
-    """Take runs of the same program and arms on this machine into account, and return their number."""
-    numbers = {_content(arm.stack.versions.items(), arm.settings.items()): n for n, arm in enumerate(arms)}
-    rounds: dict[tuple[str, int], list[tuple[int, Observation]]] = {}
+def _earlier_rounds(setup: BenchmarkSetup, observations: Iterable[Observation]) -> list[list[Observation]]:
+    """Return the rounds in which the same program ran on this machine with this interpreter, oldest first."""
+    rounds: dict[tuple[str, int], list[Observation]] = {}
     for o in observations:
-        same = o.indicator.parameters.get("identity") == setup.benchmark.identity
-        if not same or o.status != "ok" or o.hardware.identity != setup.hardware.identity:
-            continue
-        if not o.stack.python.startswith(setup.context.target.python_minor + "."):
-            continue
-        content = _content(((p.name, p.version) for p in o.stack.packages), o.settings.items())
-        if content in numbers:
-            rounds.setdefault((o.block, o.round), []).append((numbers[content], o))
-    number_of_runs = 0
-    for number, (_, runs) in enumerate(sorted(rounds.items(), key=lambda item: item[0])):
-        present = {arm for arm, _ in runs}
-        if REFERENCE not in present:
-            continue
-        for arm, o in sorted(runs, key=lambda item: not item[1].reference):
-            role = CONTROL if arm == REFERENCE and not o.reference else arm
-            experiment.record(number, role, ArmRun(seconds=statistics.median(o.samples)))
-            number_of_runs += 1
-    experiment.rounds = len(rounds)
-    return number_of_runs
+        is_same = (
+            o.status == "ok"
+            and o.indicator.parameters.get("identity") == setup.benchmark.identity
+            and o.hardware.identity == setup.hardware.identity
+            and o.stack.python.startswith(f"{setup.context.target.python_minor}.")
+        )
+        if is_same:
+            rounds.setdefault((o.block, o.round), []).append(o)
+    return [rounds[key] for key in sorted(rounds)]
+
+
+def _content_of(o: Observation) -> tuple[object, ...]:
+    return _content(((p.name, p.version) for p in o.stack.packages), o.settings.items())
 
 
 def _content(packages: Iterable[tuple[str, object]], settings: Iterable[tuple[str, object]]) -> tuple[object, ...]:
