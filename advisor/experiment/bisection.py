@@ -53,6 +53,9 @@ class CombinationLaboratory(Protocol):
     def seconds_of(self, combination: Combination) -> float:
         """Return the expected duration of the next run of a combination, with the building of its environment."""
 
+    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, float]]:
+        """Yield the runs of a combination in earlier experiments: the number of the round, and the seconds."""
+
     def now(self) -> float:
         """Return the time in seconds."""
 
@@ -137,20 +140,29 @@ class Bisection:
         self._open: tuple[Part, ...] = ()
         self._disturbed = 0
         self._end = self.laboratory.now() + self.budget_seconds
-        self.combination_number(GOOD)
+        self.earlier_runs = 0
+        for combination in (GOOD, self.bad):
+            self._number(combination)
 
-    def combination_number(self, combination: Combination) -> int:
-        """Return the number of a combination among those that were needed so far; that of the good stack is 0."""
-        return self._numbers.setdefault(combination, len(self._numbers))
+    def _number(self, combination: Combination) -> int:
+        """Return the number of a combination among those that were needed so far; that of the good stack is 0.
 
-    def record(self, round_number: int, combination: Combination, run: ArmRun, *, is_control: bool = False) -> None:
-        """Take a successful run into account, also one of an earlier bisection."""
-        if run.seconds is None:
-            return
+        Its runs in earlier experiments are taken into account.
+        """
+        if combination not in self._numbers:
+            self._numbers[combination] = len(self._numbers)
+            for is_control in (False, True) if combination == GOOD else (False,):
+                for number, seconds in self.laboratory.earlier_runs(combination, is_control=is_control):
+                    self._record(number, combination, seconds, is_control=is_control)
+                    self.rounds = max(self.rounds, number + 1)
+                    self.earlier_runs += 1
+        return self._numbers[combination]
+
+    def _record(self, round_number: int, combination: Combination, seconds: float, *, is_control: bool) -> None:
         if combination == GOOD:
-            self.controls.add(round_number, CONTROL if is_control else 0, run.seconds)
+            self.controls.add(round_number, CONTROL if is_control else 0, seconds)
         if not is_control:
-            self.runs.add(round_number, self.combination_number(combination), run.seconds)
+            self.runs.add(round_number, self._number(combination), seconds)
             self.counts[combination] += 1
 
     def run(self) -> None:
@@ -223,7 +235,7 @@ class Bisection:
 
     def verdict_of(self, part: Part) -> Verdict:
         """Return what is certain about the end of a part compared with its beginning."""
-        fit, low, high = self.runs.fit(), self.combination_number(part.low), self.combination_number(part.high)
+        fit, low, high = self.runs.fit(), self._number(part.low), self._number(part.high)
         loss, half = fit.difference(low, high), fit.half_width(low, high, error=self.error)
         tolerance = math.log1p(self.tolerance)
         if abs(loss) + half < tolerance:
@@ -251,9 +263,10 @@ class Bisection:
                 else:
                     halves = (Part(low=part.low, high=middle), Part(low=middle, high=part.high))
                     divisions.append(_Division(part=part, middle=middle, open=halves))
-            if divisions:
-                self._round([half for division in divisions for half in division.open])
+            # What earlier runs decide needs no round.
             divisions, slower = self._decided(divisions)
+            if divisions and not slower:
+                self._round([half for division in divisions for half in division.open])
 
     def _decided(self, divisions: Iterable[_Division]) -> tuple[list[_Division], list[Part]]:
         """Return the divisions with an open half, and the parts to divide next."""
@@ -286,6 +299,7 @@ class Bisection:
 
     def _fails(self, combination: Combination) -> bool:
         """Return whether a combination fails, twice; it runs unless that is known."""
+        self._number(combination)
         if not self.counts[combination] and combination not in self.failures:
             self._measure(combination)
             self.rounds += 1
@@ -324,14 +338,15 @@ class Bisection:
         for _ in range(2):
             run = self._quiet_run(combination, stack)
             if run.seconds is not None:
-                self.record(self.rounds, stack, run, is_control=combination is None)
+                self._record(self.rounds, stack, run.seconds, is_control=combination is None)
                 return
             failure = run.failure
         self.failures[stack] = failure
 
     def _quiet_run(self, combination: Combination | None, stack: Combination) -> ArmRun:
         while True:
-            if self.laboratory.now() + self.laboratory.seconds_of(stack) > self._end:
+            needed = self.laboratory.seconds_of(stack) if self.counts[GOOD] else 0.0
+            if self.laboratory.now() + needed > self._end:
                 raise _TimeOverError
             self.notify(self.rounds, combination)
             run = self.laboratory.run(self.rounds, stack, is_control=combination is None)
@@ -344,10 +359,10 @@ class Bisection:
 
     # What is known
 
-    def ratio(self, part: Part) -> Ratio | None:
-        """Return the speed at the end of a part over that at its beginning; ``None`` before it is known."""
-        low, high = self.combination_number(part.low), self.combination_number(part.high)
-        return self.runs.fit().ratio(high, low, error=self.error)
+    def slowdown(self, part: Part) -> Ratio | None:
+        """Return the time at the end of a part over that at its beginning; ``None`` before it is known."""
+        low, high = self._number(part.low), self._number(part.high)
+        return self.runs.fit().ratio(low, high, error=self.error)
 
     def control_ratio(self) -> Ratio | None:
         """Return the speed of the good stack over itself (A/A); ``None`` if it did not run twice often enough."""
@@ -359,7 +374,7 @@ class Bisection:
         return sum(self._seconds_left(part, fit) for part in self._open or (Part(low=GOOD, high=self.bad),))
 
     def _seconds_left(self, part: Part, fit: Fit) -> float:
-        low, high = self.combination_number(part.low), self.combination_number(part.high)
+        low, high = self._number(part.low), self._number(part.high)
         loss, half = fit.difference(low, high), fit.half_width(low, high, error=self.error)
         number, rounds = min(self.counts[part.low], self.counts[part.high]), _FIRST_ROUNDS
         tolerance = math.log1p(self.tolerance)
@@ -387,7 +402,7 @@ def in_needed_order(implied: Sequence[Iterable[int]]) -> list[frozenset[int]]:
     """
     import networkx
 
-    graph = networkx.DiGraph()
+    graph: networkx.DiGraph[int] = networkx.DiGraph()
     graph.add_nodes_from(range(len(implied)))
     graph.add_edges_from((item, needed) for item, others in enumerate(implied) for needed in others)
     groups = networkx.condensation(graph)
