@@ -129,7 +129,7 @@ def _values(setting: Setting, backend: str, hardware: HardwareProfile) -> Iterat
     if framework is None or hardware.device not in setting.devices:
         return
     for choice in framework.choices:
-        if not (choice.environment or choice.processors) or choice.value == framework.default:
+        if not (choice.environment or choice.processors or choice.imports) or choice.value == framework.default:
             continue
         values: Iterable[Scalar] = (choice.value,) if choice.value != ANY else _numbers(setting, hardware)
         for value in values:
