@@ -61,7 +61,7 @@ class CombinationLaboratory(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PathSection:
     """A part of a path: from a combination to one with further differences."""
 
     low: Combination
@@ -82,9 +82,9 @@ class Part:
 class _Division:
     """A part of a path with the combination that divides it, and the halves that are not decided yet."""
 
-    part: Part
+    part: PathSection
     middle: Combination
-    open: tuple[Part, ...]
+    open: tuple[PathSection, ...]
 
 
 class _TimeOverError(Exception):
@@ -125,7 +125,7 @@ class Bisection:
     runs: PairedRuns = field(default_factory=PairedRuns)
     controls: PairedRuns = field(default_factory=PairedRuns)
     failures: dict[Combination, str] = field(default_factory=dict)
-    culprits: list[Part] = field(default_factory=list)
+    culprits: list[PathSection] = field(default_factory=list)
     without: Combination | None = None
     verdict: Verdict = "open"
     ending: Ending = "time"
@@ -137,7 +137,7 @@ class Bisection:
         self.rounds = 0
         self.counts: dict[Combination, int] = defaultdict(int)
         self._numbers: dict[Combination, int] = {}
-        self._open: tuple[Part, ...] = ()
+        self._open: tuple[PathSection, ...] = ()
         self._disturbed = 0
         self._end = self.laboratory.now() + self.budget_seconds
         self.earlier_runs = 0
@@ -184,18 +184,18 @@ class Bisection:
             self.verdict = "failing"
             self._isolate(self._search_failure, lambda without: not self._fails(without))
         else:
-            self.verdict = self._compare(Part(low=GOOD, high=self.bad))
+            self.verdict = self._compare(PathSection(low=GOOD, high=self.bad))
             if self.verdict == "slower":
                 self._isolate(self._search_loss, self._is_recovered)
         self.ending = "complete"
 
     def _isolate(
-        self, search: Callable[[Part], Iterable[Part]], is_recovered: Callable[[Combination], bool | None]
+        self, search: Callable[[PathSection], Iterable[PathSection]], is_recovered: Callable[[Combination], bool | None]
     ) -> None:
         """Search the path to the bad stack, then those to the bad stack without the culprits, until it recovers."""
         high = self.bad
         for _ in range(_MOST_SEARCHES):
-            new = list(search(Part(low=GOOD, high=high)))
+            new = list(search(PathSection(low=GOOD, high=high)))
             self.without = high = self.without_culprits()
             self.is_recovered = is_recovered(high) if self.culprits else False
             if self.is_recovered or not new:
@@ -204,13 +204,13 @@ class Bisection:
     def without_culprits(self) -> Combination:
         """Return the bad stack without the culprits, and without the differences that need them."""
         removed = frozenset().union(*(part.differences for part in self.culprits))
-        kept: set[int] = set()
+        present: set[int] = set()
         for difference in sorted(self.bad - removed):
-            if self.needs[difference] <= kept:
-                kept.add(difference)
-        return frozenset(kept)
+            if self.needs[difference] <= present:
+                present.add(difference)
+        return frozenset(present)
 
-    def _middles(self, part: Part) -> Iterator[Combination]:
+    def _middles(self, part: PathSection) -> Iterator[Combination]:
         """Yield the combinations between the ends of a part that do not fail, those in the middle first."""
         order = sorted(part.differences)
         for size in sorted(range(1, len(order)), key=lambda size: abs(2 * size - len(order))):
@@ -220,7 +220,7 @@ class Bisection:
 
     # Speed
 
-    def _compare(self, part: Part) -> Verdict:
+    def _compare(self, part: PathSection) -> Verdict:
         """Measure the ends of a part until their difference is certain."""
         while (verdict := self.verdict_of(part)) == "open":
             self._round((part,))
@@ -231,9 +231,9 @@ class Bisection:
             return True
         if self._fails(without):
             return None
-        return self._compare(Part(low=GOOD, high=without)) in ("equal", "faster")
+        return self._compare(PathSection(low=GOOD, high=without)) in ("equal", "faster")
 
-    def verdict_of(self, part: Part) -> Verdict:
+    def verdict_of(self, part: PathSection) -> Verdict:
         """Return what is certain about the end of a part compared with its beginning."""
         fit, low, high = self.runs.fit(), self._number(part.low), self._number(part.high)
         loss, half = fit.difference(low, high), fit.half_width(low, high, error=self.error)
@@ -250,9 +250,9 @@ class Bisection:
         """Probability that one of the comparisons ever misses the truth: the parts of a path are a binary tree."""
         return (1 - self.confidence) / (2 * len(self.needs) + 2)
 
-    def _search_loss(self, whole: Part) -> Iterator[Part]:
+    def _search_loss(self, whole: PathSection) -> Iterator[PathSection]:
         """Yield the parts of one difference that are certainly slower at their end than at their beginning."""
-        slower: list[Part] = [whole]
+        slower: list[PathSection] = [whole]
         divisions: list[_Division] = []
         while slower or divisions:
             for part in slower:
@@ -261,14 +261,14 @@ class Bisection:
                     self.culprits.append(part)
                     yield part
                 else:
-                    halves = (Part(low=part.low, high=middle), Part(low=middle, high=part.high))
+                    halves = (PathSection(low=part.low, high=middle), PathSection(low=middle, high=part.high))
                     divisions.append(_Division(part=part, middle=middle, open=halves))
             # What earlier runs decide needs no round.
             divisions, slower = self._decided(divisions)
             if divisions and not slower:
                 self._round([half for division in divisions for half in division.open])
 
-    def _decided(self, divisions: Iterable[_Division]) -> tuple[list[_Division], list[Part]]:
+    def _decided(self, divisions: Iterable[_Division]) -> tuple[list[_Division], list[PathSection]]:
         """Return the divisions with an open half, and the parts to divide next."""
         remaining, slower = [], []
         for division in divisions:
@@ -281,7 +281,7 @@ class Bisection:
                 remaining.append(_Division(part=division.part, middle=division.middle, open=still))
         return remaining, slower
 
-    def _round(self, parts: Sequence[Part]) -> None:
+    def _round(self, parts: Sequence[PathSection]) -> None:
         """Run the ends of parts once each, in even rounds also the control."""
         self._open = tuple(parts)
         combinations: list[Combination | None] = [
@@ -305,12 +305,12 @@ class Bisection:
             self.rounds += 1
         return combination in self.failures
 
-    def _search_failure(self, whole: Part) -> Iterator[Part]:
+    def _search_failure(self, whole: PathSection) -> Iterator[PathSection]:
         """Yield the part of one difference whose end fails as the bad stack, while its beginning does not."""
         low, high = whole.low, whole.high
         unresolved: set[Combination] = set()
         while True:
-            part = Part(low=low, high=high)
+            part = PathSection(low=low, high=high)
             order = sorted(part.differences)
             sizes = sorted(range(1, len(order)), key=lambda size: abs(2 * size - len(order)))
             middles = (low | frozenset(order[:size]) for size in sizes)
@@ -359,7 +359,7 @@ class Bisection:
 
     # What is known
 
-    def slowdown(self, part: Part) -> Ratio | None:
+    def slowdown(self, part: PathSection) -> Ratio | None:
         """Return the time at the end of a part over that at its beginning; ``None`` before it is known."""
         low, high = self._number(part.low), self._number(part.high)
         return self.runs.fit().ratio(low, high, error=self.error)
@@ -371,9 +371,9 @@ class Bisection:
     def seconds_left(self) -> float:
         """Return about how long it would take until the loss is explained."""
         fit = self.runs.fit()
-        return sum(self._seconds_left(part, fit) for part in self._open or (Part(low=GOOD, high=self.bad),))
+        return sum(self._seconds_left(part, fit) for part in self._open or (PathSection(low=GOOD, high=self.bad),))
 
-    def _seconds_left(self, part: Part, fit: Fit) -> float:
+    def _seconds_left(self, part: PathSection, fit: Fit) -> float:
         low, high = self._number(part.low), self._number(part.high)
         loss, half = fit.difference(low, high), fit.half_width(low, high, error=self.error)
         number, rounds = min(self.counts[part.low], self.counts[part.high]), _FIRST_ROUNDS

@@ -50,7 +50,7 @@ class StackEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class StackDifference:
     """A difference between two stacks.
 
     Attributes:
@@ -147,17 +147,17 @@ class StackPair:
             name=self._name(combination),
         )
 
-    def differences_in(self, combination: Iterable[int]) -> tuple[Difference, ...]:
+    def differences_in(self, combination: Iterable[int]) -> tuple[StackDifference, ...]:
         """Return the differences of some groups."""
         return tuple(difference for group in sorted(combination) for difference in self.groups[group])
 
     @property
     def has_equal_versions(self) -> bool:
-        """Whether some files differ although their versions are equal: versions do not tell the stacks apart."""
+        """Whether some files differ although their versions are equal: versions do not distinguish the stacks."""
         return any(difference.is_build for difference in self.all)
 
     @property
-    def all(self) -> tuple[Difference, ...]:
+    def all(self) -> tuple[StackDifference, ...]:
         """All differences."""
         return self.differences_in(range(len(self.groups)))
 
@@ -173,19 +173,19 @@ class StackPair:
     def _names(self) -> list[NormalizedName]:
         return sorted({*self.good.stack.by_name, *self.bad.stack.by_name})
 
-    def _differences(self) -> Iterator[Difference]:
+    def _differences(self) -> Iterator[StackDifference]:
         if self._has_pythons:
             good, bad = self.good.python_minor, self.bad.python_minor
-            yield Difference(kind="interpreter", name=INTERPRETER, good=good, bad=bad)
+            yield StackDifference(kind="interpreter", name=INTERPRETER, good=good, bad=bad)
         for name in self._names():
             good_file, bad_file = (end.stack.by_name.get(name) for end in self._ends)
             if self._differ(good_file, bad_file):
                 good, bad = _version_texts(good_file, bad_file)
-                yield Difference(kind="package", name=name, good=good, bad=bad)
+                yield StackDifference(kind="package", name=name, good=good, bad=bad)
         for setting in sorted({*self.good.settings, *self.bad.settings}):
             good, bad = (str(end.settings.get(setting, "")) for end in self._ends)
             if good != bad:
-                yield Difference(kind="setting", name=setting, good=good, bad=bad)
+                yield StackDifference(kind="setting", name=setting, good=good, bad=bad)
 
     def _differ(self, good: Candidate | None, bad: Candidate | None) -> bool:
         if good is None or bad is None or good.version != bad.version:

@@ -106,7 +106,7 @@ def test_a_culprit_that_a_gain_hides_in_the_whole_is_found_where_the_path_divide
     assert bisection.is_recovered
 
 
-def test_culprits_that_hide_each_other_are_both_found() -> None:
+def test_a_search_names_both_culprits_that_hide_each_other() -> None:
     # Each of them alone makes the program take the slow way.
     bisection = bisected(SimulatedMachine(lambda c: 0.08 if c & {1, 7} else 0.0))
 
