@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from packaging.requirements import Requirement
@@ -91,9 +91,19 @@ def _spread(versions: Sequence[Version], own: Version) -> list[str]:
 
 
 def setting_changes(
-    request: ResolutionRequest, stack: CandidateStack, hardware: HardwareProfile, *, allows_reduced: bool
+    request: ResolutionRequest,
+    stack: CandidateStack,
+    hardware: HardwareProfile,
+    can_apply: Callable[[str, Scalar, SettingChoice], bool],
 ) -> Iterator[Change]:
-    """Yield the run-time settings of the frameworks of a stack that this machine has and nothing speaks against."""
+    """Yield the run-time settings of the frameworks of a stack that this machine has and that can be applied.
+
+    Args:
+        request: What the stacks must satisfy.
+        stack: The stack.
+        hardware: This machine.
+        can_apply: Whether a value of a setting, which the catalogue has like this, may be measured.
+    """
     names = [name for name in stack.versions if name in FRAMEWORKS]
     gains = {
         (g.framework, value): ratio
@@ -111,7 +121,7 @@ def setting_changes(
                     system=platform.system().lower(),
                     libraries=installed_libraries,
                 )
-                if misfit is None and (allows_reduced or choice.numerics != "reduced"):
+                if misfit is None and can_apply(setting.name, value, choice):
                     change = Change(
                         name=setting.name,
                         value=value,
@@ -124,12 +134,12 @@ def setting_changes(
 
 
 def _values(setting: Setting, backend: str, hardware: HardwareProfile) -> Iterator[tuple[Scalar, SettingChoice]]:
-    """Yield the values of a setting that differ from its default and that the outside of a program can apply."""
+    """Yield the values of a setting that differ from its default and that something applies."""
     framework = setting.framework(backend)
     if framework is None or hardware.device not in setting.devices:
         return
     for choice in framework.choices:
-        if not (choice.environment or choice.processors or choice.imports) or choice.value == framework.default:
+        if not (choice.environment or choice.processors or choice.code) or choice.value == framework.default:
             continue
         values: Iterable[Scalar] = (choice.value,) if choice.value != ANY else _numbers(setting, hardware)
         for value in values:
