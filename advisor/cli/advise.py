@@ -212,8 +212,8 @@ def _measure(project: ProjectOptions, printed: AdviceOptions, measured: Experime
             raise InputError(f"`--measure` and `{name}` contradict each other", hint="name one of them")
     with api.experiment.open_experiment(project, measured) as experiment:
         session, program = experiment.session, experiment.laboratory.program
-        if program.is_stand_in:
-            _confirm_stand_in(program.text, session.context.workload or "")
+        if program.is_guessed:
+            _confirm_guess(program.text, session.context.workload or "")
         paths = () if printed.dry_run else printed.output or (session.context.default_lock,)
         for path in paths:
             format_to_write(path)
@@ -229,7 +229,7 @@ def _measure(project: ProjectOptions, printed: AdviceOptions, measured: Experime
         print_report(printed.render(session, paths))
 
 
-def _confirm_stand_in(program: str, workload: str) -> None:
+def _confirm_guess(program: str, workload: str) -> None:
     """Ask whether models may stand for the program of a project; without a terminal, that is an error."""
     error = InputError(
         f"the project has no benchmark; only {program} could be measured",

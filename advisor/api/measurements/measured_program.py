@@ -16,6 +16,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import IndicatorRun, Observation, Scalar
 from knowledge.estimate.workloads import MODELS, find_workload
+from knowledge.evidence.timm import architecture_of, family_of
 from pi_runners.execution.benchmark import Benchmark
 from pi_runners.execution.environment import StackLock
 from pi_runners.indicators import INDICATORS
@@ -34,14 +35,14 @@ class MeasuredProgram:
         benchmark: The project's benchmark, in a copy of the project; ``None`` for indicators.
         cases: Indicators that stand for the program.
         shares: Share of the program's time of each.
-        is_stand_in: Whether it is a model like the project's, which nobody confirmed.
+        is_guessed: Whether it is a model like the project's that nobody chose.
     """
 
     text: str
     benchmark: Benchmark | None = None
     cases: tuple[IndicatorCase, ...] = ()
     shares: tuple[float, ...] = ()
-    is_stand_in: bool = False
+    is_guessed: bool = False
 
     @property
     def identity(self) -> str:
@@ -131,6 +132,10 @@ def _models(setup: MachineSetup) -> MeasuredProgram:
     if context.workload is None:
         raise InputError("the project has nothing that could be measured: no benchmark, and no workload", hint=_INIT)
     workload = find_workload(context.workload)
+    if model := workload.timm_model:
+        # Models of its kind: this program has none of timm's.
+        kind = "transformer" if architecture_of(family_of(model)) == "transformer" else "cnn"
+        workload = find_workload(f"{kind}-{'training' if workload.name.endswith('-training') else 'inference'}")
     parts = workload.parts.get(MODELS, ())
     cases = [
         IndicatorCase(name=part.indicator, parameters=INDICATORS[part.indicator].canonical(dict(parameters)))
@@ -140,13 +145,19 @@ def _models(setup: MachineSetup) -> MeasuredProgram:
     ]
     if not cases:
         raise InputError(f"no whole model of the workload `{workload.name}` can be measured here", hint=_INIT)
-    named = "; ".join(", ".join(f"{name} {value}" for name, value in case.parameters.items()) for case in cases)
+    models = "; ".join(map(_model_text, cases))
     return MeasuredProgram(
-        text=f"models that stand for `{workload.name}`: {named}",
+        text=f"models that stand for `{context.workload}`: {models}",
         cases=tuple(cases),
         shares=(1 / len(cases),) * len(cases),
-        is_stand_in=context.options.workload is None,
+        is_guessed=context.options.workload is None,
     )
+
+
+def _model_text(case: IndicatorCase) -> str:
+    sizes = {name: value for name, value in case.parameters.items() if name not in ("model", "mode")}
+    listed = ", ".join(f"{name} {value}" for name, value in sizes.items())
+    return f"{case.parameters['model']} ({case.parameters['mode']}, {listed})"
 
 
 def _framework_of(lock: StackLock, cases: Sequence[IndicatorCase]) -> str:
