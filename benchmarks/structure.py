@@ -5,7 +5,9 @@
 
 FOLDER is another working tree of this repository. With `--way`, the program runs the command with these arguments,
 such as `advise`, and prints which functions of `advisor` it passed through, and which of them only pass on: their body
-is one call with nothing but names.
+is one call with nothing but names. Three kinds with such a body are listed apart and not counted: properties; methods
+of value types (frozen dataclasses) and protocols that use `self`, because they add what the value has; functions inside
+functions, because they postpone a call. These are rules, not judgements: read the list.
 """
 
 from __future__ import annotations
@@ -68,6 +70,26 @@ def only_passes_on(function: ast.FunctionDef) -> bool:
     return all(map(is_name, (*call.args, *(keyword.value for keyword in call.keywords))))
 
 
+def functions_of(tree: ast.AST, parent: ast.AST | None = None) -> Iterator[tuple[ast.FunctionDef, ast.AST]]:
+    """Yield the functions of a module, each with the module, class or function that it is in."""
+    parent = parent or tree
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield node, parent
+        is_scope = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        yield from functions_of(node, node if is_scope else parent)
+
+
+def needs_its_name(function: ast.FunctionDef, parent: ast.AST) -> bool:
+    """Whether a function is a property, a method of a value type or a protocol that uses it, or inside a function."""
+    if isinstance(parent, ast.ClassDef):
+        signs = {ast.unparse(node) for node in (*function.decorator_list, *parent.bases)}
+        is_value = "Protocol" in signs or any("frozen=True" in ast.unparse(d) for d in parent.decorator_list)
+        uses_self = any(isinstance(node, ast.Name) and node.id == "self" for node in ast.walk(function))
+        return not signs.isdisjoint({"property", "cached_property"}) or (is_value and uses_self)
+    return isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
 def print_way(arguments: Sequence[str]) -> None:
     """Run a command and print the functions of `advisor` that it passed through."""
     from advisor.cli.app import main as run_command
@@ -84,16 +106,21 @@ def print_way(arguments: Sequence[str]) -> None:
         run_command()
     sys.setprofile(None)
     functions = [
-        (path, node)
+        (path, node, parent)
         for path in {path: None for path, _ in places}
-        for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef)
-        and (path, min([node.lineno, *(own.lineno for own in node.decorator_list)])) in places
+        for node, parent in functions_of(ast.parse(Path(path).read_text(encoding="utf-8")))
+        if (path, min([node.lineno, *(own.lineno for own in node.decorator_list)])) in places
     ]
-    print(f"\nfunctions of advisor: {len(functions)}; those that only pass on:")
-    for path, node in functions:
-        if only_passes_on(node):
-            print(f"  {path.rpartition('/advisor/')[2]}:{node.lineno} {node.name}")
+    passing = [function for function in functions if only_passes_on(function[1])]
+    apart = [function for function in passing if needs_its_name(*function[1:])]
+    counted = [function for function in passing if function not in apart]
+    print(f"\nfunctions of advisor: {len(functions)}; only pass on: {len(counted)}; not counted: {len(apart)}")
+    for title, listed in (("only pass on", counted), ("not counted", apart)):
+        print(
+            f"{title}:",
+            *(f"{path.rpartition('/advisor/')[2]}:{node.lineno} {node.name}" for path, node, _ in listed),
+            sep="\n  ",
+        )
 
 
 def main() -> None:

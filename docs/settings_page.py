@@ -32,6 +32,9 @@ def settings_page() -> str:
             "computes in a lower precision. The column *needs* lists versions of the framework, features of the CPU",
             "(on a CPU) and compute capability (on an NVIDIA GPU).",
             "",
+            "`advisor run` and benchmarks apply environment variables, processors, and lines after an import. Other",
+            "lines need names of the program.",
+            "",
             *(line for setting in shipped_settings().values() for line in _section(setting)),
         ]
     )
@@ -63,6 +66,8 @@ def _application(choice: SettingChoice) -> str:
     library = choice.library[0] if choice.library else ""
     texts = [f"`{name}={text.replace('{library}', library)}`" for name, text in choice.environment.items()]
     texts += [f"`{line}`" for line in choice.code]
+    if choice.imports:
+        texts.append(f"after `{choice.imports}`")
     if choice.processors == "count":
         texts.append(f"bind the program to {_NUMBER} processors")
     elif choice.processors == "node":

@@ -40,7 +40,7 @@ class Option:
         flags: Names on the command line, separated by spaces, such as ``--requirements -r``; empty for an argument,
             and for a key that no option sets.
         help: Its meaning. ``--help`` prints the first line, the reference all lines.
-        metavar: Name of the value; by default the flag in capitals.
+        metavar: Name of the value, one word; by default the flag in capitals.
         panel: Title of its group in the help; empty for the group of options without one.
         key: Key of ``[tool.advisor]``; empty if it has none.
         numbers: Types of numbers that the key of a text may have instead; numbers may always be written as numbers.

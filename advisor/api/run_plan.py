@@ -1,20 +1,23 @@
-"""What applies run-time settings to a program on this machine: environment variables, processors, and what cannot."""
+"""What applies run-time settings to a program on this machine: variables, processors, statements, and what cannot."""
 
 from __future__ import annotations
 
+import json
+import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from advisor.domain.words import count, quoted
 from advisor.locks.setting_value import AppliedSetting
 from knowledge.catalogue.fit import Misfit, misfit_of
-from knowledge.catalogue.settings import JOINED_VARIABLES, SettingChoice, environment_of, shipped_settings
+from knowledge.catalogue.settings import JOINED_VARIABLES, SettingChoice, Statements, environment_of, shipped_settings
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.detect import detect as detect_hardware
 from knowledge.hardware.this_machine import allowed_processors, installed_libraries, node_processors
+from pi_runners.hooks import sitecustomize as hook
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,7 @@ class RunPlan:
     Attributes:
         variables: Environment variables to set.
         processors: Processors to bind the program to; empty for no change.
+        statements: What to run after imports of the program.
         applied: Settings that these apply.
         code: Settings that only lines of code apply.
         defaults: Settings that need nothing, because they are what happens without them.
@@ -71,10 +75,20 @@ class RunPlan:
 
     variables: Mapping[str, str]
     processors: tuple[int, ...]
+    statements: tuple[Statements, ...]
     applied: tuple[AppliedSetting, ...]
     code: tuple[AppliedSetting, ...]
     defaults: tuple[AppliedSetting, ...]
     skipped: tuple[Obstacle, ...]
+
+    def environment(self, present: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment of the program, by the environment of the caller."""
+        variables = {**present, **self.variables}
+        if self.statements:
+            folder = str(Path(hook.__file__).parent)
+            variables["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, present.get("PYTHONPATH", "")]))
+            variables[hook.SETTINGS] = json.dumps([asdict(part) for part in self.statements])
+        return variables
 
 
 def plan_run(
@@ -99,11 +113,13 @@ def plan_run(
         processors = bound
         variables = add_variables(variables, variables_of(setting, machine.libraries))
         applied.append(setting)
+    after_import = [setting for setting in others if setting.statements]
     return RunPlan(
         variables={name: with_present(name, text, present) for name, text in sorted(variables.items())},
         processors=() if processors == allowed else tuple(sorted(processors)),
-        applied=tuple(sorted(applied, key=lambda s: (s.framework, s.name))),
-        code=tuple(s for s in others if s.code),
+        statements=tuple(part for setting in after_import for part in setting.statements),
+        applied=tuple(sorted([*applied, *after_import], key=lambda s: (s.framework, s.name))),
+        code=tuple(s for s in others if s.code and not s.statements),
         defaults=tuple(s for s in others if not s.code),
         skipped=tuple(sorted(skipped, key=lambda s: (s.setting.framework, s.setting.name))),
     )
@@ -122,7 +138,7 @@ def in_order(settings: Iterable[AppliedSetting]) -> list[AppliedSetting]:
 def _without_variables(
     settings: Iterable[AppliedSetting], machine: RunMachine
 ) -> tuple[list[AppliedSetting], list[Obstacle]]:
-    """Return the settings that no variable applies: those that need code or nothing, and those that are skipped."""
+    """Return the settings that no variable applies: by code or without anything, and those that are skipped."""
     others, skipped = [], []
     for setting in settings:
         if setting.is_from_outside:

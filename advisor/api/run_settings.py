@@ -146,6 +146,13 @@ def _contradictions(settings: Sequence[AppliedSetting]) -> Iterator[str]:
                 yield f"{both} contradict each other: both set `{variable}`"
 
 
+def ignores_variables(command: Sequence[str]) -> bool:
+    """Whether a command starts Python without the variables or the module that run code at its start."""
+    return any(
+        option[1] not in "-WXcm" and set(option) & set("IES") for option in _interpreter_options(command) if option[1:]
+    )
+
+
 _INTERPRETER = re.compile(r"(?:python|pypy)[0-9.]*")
 
 
@@ -169,14 +176,18 @@ def overridden_settings(
 def _python_files(command: Sequence[str]) -> Iterator[Path]:
     """Yield the Python files that a command names, as files or as a module of the present directory (``-m``)."""
     yield from (Path(word) for word in command if word.endswith(".py"))
+    for option in _interpreter_options(command):
+        name = option.removeprefix("-m") if option.startswith("-m") else ""
+        if name and all(part.isidentifier() for part in name.split(".")):
+            module = Path(*name.split("."))
+            yield from (module.with_suffix(".py"), module / "__main__.py")
+
+
+def _interpreter_options(command: Sequence[str]) -> Iterator[str]:
+    """Yield the options of Python in a command that starts it: they come before the program."""
     if command and _INTERPRETER.fullmatch(Path(command[0]).name):
-        # Options of the interpreter come before the program; `-W` and `-X` may have their value in the next word.
-        options = itertools.takewhile(lambda word: word.startswith("-"), _without_values(command[1:]))
-        for option in options:
-            name = option.removeprefix("-m") if option.startswith("-m") else ""
-            if name and all(part.isidentifier() for part in name.split(".")):
-                module = Path(*name.split("."))
-                yield from (module.with_suffix(".py"), module / "__main__.py")
+        # `-W` and `-X` may have their value in the next word.
+        yield from itertools.takewhile(lambda word: word.startswith("-"), _without_values(command[1:]))
 
 
 def _without_values(words: Sequence[str]) -> Iterator[str]:

@@ -207,6 +207,9 @@ def _advise_one(inputs: api.context.AdviceInputs, printed: AdviceOptions) -> Non
 
 def _measure(project: ProjectOptions, printed: AdviceOptions, measured: ExperimentOptions) -> None:
     """Measure until the choice is certain, and write its lock; what was measured is kept in any case."""
+    for name, value in {"--update": printed.update, "--targets": printed.targets, "--pr-body": printed.pr_body}.items():
+        if value:
+            raise InputError(f"`--measure` and `{name}` contradict each other", hint="name one of them")
     with api.experiment.open_experiment(project, measured) as experiment:
         session = experiment.session
         paths = () if printed.dry_run else printed.output or (session.context.default_lock,)
@@ -214,8 +217,8 @@ def _measure(project: ProjectOptions, printed: AdviceOptions, measured: Experime
             format_to_write(path)
         arms, budget = count(len(experiment.laboratory.arms), "arm"), duration(measured.budget_seconds or 0.0)
         say(f"{arms}, at most {budget}; Ctrl-C keeps everything")
-        if experiment.earlier_runs:
-            say(f"{count(experiment.earlier_runs, 'run')} of earlier experiments count")
+        if experiment.experiment.earlier_runs:
+            say(f"{count(experiment.experiment.earlier_runs, 'run')} of earlier experiments count")
         result = experiment.run(lambda e, number, arm: say(_state(e, number, arm)))
         if result.ending == "interrupted":
             print_report(printed.render(session))

@@ -94,8 +94,14 @@ def run(
         condition = " under a condition" if used.is_conditional else ""
         place = f"{used.file}:{used.line}"
         warn(f"`{place}` sets `{used.name}` to {value}{condition}, so `{setting.text}` has no effect")
+    if plan.statements and api.run_settings.ignores_variables(command):
+        labels = ", ".join(s.label for s in plan.applied if s.statements)
+        warn(
+            f"Python with `-I`, `-E` or `-S` runs no code at its start, so {labels} has no effect",
+            hint="run it without these options",
+        )
     say(_summary(plan))
-    replace_by_program(path, command, {**present, **plan.variables}, plan.processors)
+    replace_by_program(path, command, plan.environment(present), plan.processors)
 
 
 def _summary(plan: api.run_plan.RunPlan) -> str:
@@ -104,6 +110,8 @@ def _summary(plan: api.run_plan.RunPlan) -> str:
     assignments = [f"{name}={text}" for name, text in plan.variables.items()]
     if plan.processors:
         assignments.append(f"processors {','.join(map(str, plan.processors))}")
+    modules = dict.fromkeys(part.module for part in plan.statements)
+    assignments += [f"code after `import {module}`" for module in modules]
     if assignments:
         parts[0] += f" [{' '.join(assignments)}]"
     if plan.defaults:

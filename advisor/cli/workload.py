@@ -40,7 +40,9 @@ _LISTED_PARTS = 12
 def profile(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="Program and its arguments, after `--`.")],
     steps: Annotated[int, typer.Option("--steps", min=1, max=10_000, help="Number of steps to profile.")] = 20,
-    warm_up: Annotated[int, typer.Option("--warm-up", min=1, help="Number of steps before these.")] = 5,
+    warm_up: Annotated[
+        int, typer.Option("--warm-up", metavar="STEPS", min=1, help="Number of steps before these.")
+    ] = 5,
     timeout: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", min=1, help="Interrupt the program after this time.")
     ] = 600.0,

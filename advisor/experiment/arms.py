@@ -34,15 +34,19 @@ class ExperimentArm:
     Attributes:
         changes: How it differs from the reference, which has no change.
         stack: The stack.
+        python: Its interpreter, a path or a version; empty for that of the experiment.
+        name: Its name; by default its changes as text.
     """
 
     changes: tuple[Change, ...]
     stack: CandidateStack = field(repr=False)
+    python: str = ""
+    name: str = ""
 
     @property
     def label(self) -> str:
-        """Its changes as text."""
-        return " ".join(change.text for change in self.changes)
+        """Its name, or its changes as text."""
+        return self.name or " ".join(change.text for change in self.changes)
 
     @property
     def settings(self) -> dict[str, Scalar]:
@@ -125,7 +129,7 @@ def _values(setting: Setting, backend: str, hardware: HardwareProfile) -> Iterat
     if framework is None or hardware.device not in setting.devices:
         return
     for choice in framework.choices:
-        if not (choice.environment or choice.processors) or choice.value == framework.default:
+        if not (choice.environment or choice.processors or choice.imports) or choice.value == framework.default:
             continue
         values: Iterable[Scalar] = (choice.value,) if choice.value != ANY else _numbers(setting, hardware)
         for value in values:

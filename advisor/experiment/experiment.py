@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -86,6 +86,10 @@ class Laboratory:
         """Add an arm with several changes, and return whether there is such an arm; its number is the next one."""
         raise NotImplementedError
 
+    def earlier_runs(self, arm: int) -> Iterable[tuple[int, float]]:
+        """Yield the runs of an arm in earlier experiments: the number of the round, and the seconds."""
+        return ()
+
     def now(self) -> float:
         """Return the time in seconds."""
         return time.monotonic()
@@ -128,11 +132,12 @@ class Experiment:
         self._random = np.random.default_rng(self.plan.seed)
         self._most_arms = self.race.most_arms
         self._disturbed = 0
+        self.earlier_runs = sum(self._recall(arm) for arm in (*range(len(self.arms)), CONTROL))
         self._end = self.laboratory.now() + self.plan.budget_seconds
         self.decision = Decision(choice=REFERENCE, open={})
 
     def record(self, round_number: int, arm: int, run: ArmRun) -> None:
-        """Take a run into account, also one of an earlier experiment with the same arms."""
+        """Take a run into account."""
         if run.seconds is None:
             self.failures[arm] = run.failure
             self.race.dropped.add(arm)
@@ -173,7 +178,8 @@ class Experiment:
         # Each round begins with another arm, so that none always has the same place.
         shift = number % len(arms)
         for arm in (*arms[shift:], *arms[:shift]):
-            if self.laboratory.now() + self.laboratory.seconds_of(max(arm, REFERENCE)) > self._end:
+            needed = self.laboratory.seconds_of(max(arm, REFERENCE)) if self.counts[REFERENCE] else 0.0
+            if self.laboratory.now() + needed > self._end:
                 return False
             self.notify(number, arm)
             run = self.laboratory.run(number, arm)
@@ -220,7 +226,16 @@ class Experiment:
         if len(joined) < 2 or frozenset(joined) in sets or not self.laboratory.combine(joined):
             return False
         self.arms.append(joined)
+        self._recall(len(self.arms) - 1)
         return True
+
+    def _recall(self, arm: int) -> int:
+        """Take the earlier runs of an arm into account, and return their number."""
+        runs = [*self.laboratory.earlier_runs(arm)]
+        for number, seconds in runs:
+            self.record(number, arm, ArmRun(seconds=seconds))
+            self.rounds = max(self.rounds, number + 1)
+        return len(runs)
 
     @property
     def noise_variance(self) -> float:

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from knowledge.domain.ratio import Ratio
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -107,6 +109,18 @@ class Fit:
         i, j = self.arms.index(arm), self.arms.index(other)
         spread = float(self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j])
         return math.sqrt(spread * self.variance) * anytime_quantile(spread, self.degrees, error=error)
+
+    def ratio(self, arm: int, other: int, *, error: float) -> Ratio | None:
+        """Return the speed of an arm over that of another one, with an interval that holds at all times.
+
+        ``None`` if they did not run together often enough.
+        """
+        half = self.half_width(arm, other, error=error)
+        if not math.isfinite(half) or half == 0:
+            return None
+        i, j = self.arms.index(arm), self.arms.index(other)
+        variance = self.variance * float(self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j])
+        return Ratio(mean=self.difference(arm, other), variance=variance, quantile=half / math.sqrt(variance))
 
 
 def anytime_quantile(spread: float, degrees: float, *, error: float) -> float:

@@ -15,10 +15,12 @@ from knowledge.catalogue.settings import (
     Numerics,
     Setting,
     SettingChoice,
+    Statements,
     code_of,
     environment_of,
     setting_error,
     shipped_settings,
+    statements_of,
 )
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.frameworks import MEASURED, frameworks
@@ -77,6 +79,11 @@ class AppliedSetting:
     def is_from_outside(self) -> bool:
         """Whether environment variables or a set of processors apply it."""
         return bool(self.environment or self.processors)
+
+    @property
+    def statements(self) -> tuple[Statements, ...]:
+        """What applies it after an import of the program; empty if its code needs names of the program."""
+        return statements_of({self.name: self.value}, self.framework)
 
 
 def applied_setting(framework: str, name: str, value: int | str) -> AppliedSetting:

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 from advisor.project.formats.pyproject import read_identity, read_settings
 from advisor.project.metadata.copy import list_files
+from knowledge.catalogue.settings import ANY, setting_error, shipped_settings
 from knowledge.domain.errors import InputError, suggest
 from pi_runners.execution.benchmark import Benchmark, Metric
 
-_KEYS = ("command", "startup", "metric", "files", "warmup")
+_KEYS = ("command", "startup", "metric", "files", "warmup", "options")
 _METRIC_KEYS = ("pattern", "unit", "better")
 _STATISTICS = ("median", "last")
 _FILE = "pyproject.toml"
@@ -31,6 +32,7 @@ _EXAMPLES = {
     "metric": 'metric = { pattern = "throughput: ([0-9.]+)", unit = "images/s", better = "higher" }',
     "files": 'files = ["bench.py", "data/*.csv"]',
     "warmup": "warmup = 1",
+    "options": 'options = { "compile=on" = "--compile" }',
 }
 
 
@@ -42,6 +44,7 @@ class BenchmarkTable(NamedTuple):
     metric: Metric
     files: tuple[str, ...]
     warmup_runs: int
+    options: Mapping[str, tuple[str, ...]]
 
 
 def read_benchmark(directory: Path) -> Benchmark:
@@ -53,7 +56,9 @@ def read_benchmark(directory: Path) -> Benchmark:
     settings = read_settings(path) if path.is_file() else {}
     if "benchmark" not in settings:
         raise InputError(
-            f"`{path}` defines no benchmark", hint=f"add `[tool.advisor.benchmark]` with `{_EXAMPLES['command']}`"
+            f"`{path}` defines no benchmark",
+            hint="`advisor benchmark init` proposes one; or add `[tool.advisor.benchmark]` with "
+            f"`{_EXAMPLES['command']}`",
         )
     return benchmark_of(directory, settings["benchmark"])
 
@@ -69,6 +74,7 @@ def benchmark_of(directory: Path, table: Mapping[str, Any]) -> Benchmark:
         warmup_runs=checked.warmup_runs,
         files={name: _sha256(directory / name) for name in select_files(checked.files, list_files(directory))},
         directory=directory,
+        options=checked.options,
     )
 
 
@@ -90,6 +96,7 @@ def check_benchmark(table: Mapping[str, Any]) -> BenchmarkTable:
         metric=metric,
         files=_read_patterns(table.get("files", list(_DEFAULT_FILES))),
         warmup_runs=_read_warmup(table.get("warmup", 1)),
+        options=_read_options(table.get("options", {})),
     )
 
 
@@ -146,15 +153,41 @@ def _check_keys(table: Mapping[str, Any], keys: Sequence[str], name: str) -> Non
 
 
 def _read_command(value: Any, key: str) -> tuple[str, ...]:
+    words = _read_words(value, key, "")
+    if not words or not words[0]:
+        raise _wrong_value(key, "names no program")
+    return words
+
+
+def _read_words(value: Any, key: str, place: str) -> tuple[str, ...]:
+    """Return the words of a text, as a shell splits it."""
     if not isinstance(value, str):
-        raise _wrong_value(key, "is not a string")
+        raise _wrong_value(key, f"{place}is not a string")
     try:
         words = tuple(shlex.split(value))
     except ValueError as error:
-        raise _wrong_value(key, f"cannot be split into words: {error}") from None
-    if not words or not words[0] or "\0" in value:
-        raise _wrong_value(key, "names no program")
+        raise _wrong_value(key, f"{place}cannot be split into words: {error}") from None
+    if "\0" in value:
+        raise _wrong_value(key, f"{place}contains a null character")
     return words
+
+
+def _read_options(value: Any) -> dict[str, tuple[str, ...]]:
+    """Return the words that apply settings, by setting."""
+    if not isinstance(value, dict):
+        raise _wrong_value("options", "is not a table of settings with options of the command")
+    options = {}
+    for setting, text in value.items():
+        name, _, word = setting.partition("=")
+        is_number = name in shipped_settings() and shipped_settings()[name].least is not None
+        if not (is_number and word == ANY):
+            problem = setting_error(name, int(word) if is_number and word.isascii() and word.isdecimal() else word)
+            if problem is not None:
+                raise _wrong_value("options", f"has the key `{setting}`: {problem}")
+        options[setting] = _read_words(text, "options", f"`{setting}` ")
+        if not options[setting]:
+            raise _wrong_value("options", f"`{setting}` is empty")
+    return options
 
 
 def _read_metric(value: Any) -> Metric:

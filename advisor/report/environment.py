@@ -129,7 +129,8 @@ def _comments(settings: Sequence[AppliedSetting], notes: Sequence[str]) -> Itera
             yield f"# {setting.label}, {NUMERICS[setting.numerics]}: {', '.join(sorted(setting.environment))}"
     for setting in settings:
         if setting.code:
-            yield f"# needs code: {setting.label}, {NUMERICS[setting.numerics]}"
+            how = "`advisor run` applies it, or this code" if setting.statements else "needs code"
+            yield f"# {how}: {setting.label}, {NUMERICS[setting.numerics]}"
             yield from (f"#   {line}" for line in setting.code)
         elif setting.hint:
             yield f"# not an environment variable: {setting.label}: {setting.hint}"

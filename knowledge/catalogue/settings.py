@@ -40,6 +40,9 @@ class SettingChoice:
         numerics: What it does to results, compared with the default.
         environment: Environment variables that apply it, by name; ``{value}`` in a text stands for the value.
         code: Lines of Python that apply it, with ``{value}``; empty if the environment is enough.
+        imports: Import after which ``code`` applies it wherever a program makes it, such as ``import torch``; empty if
+            the code needs names of the program.
+        check: Expression of the names in ``imports``, with ``{value}``, that is true while the value has its effect.
         features: CPU features of which a machine needs one; without them the value is emulated, or has no effect.
         capability: Specifier of the compute capability that an NVIDIA GPU needs; empty for all.
         versions: Specifier of the versions of the framework that know the value; empty for all.
@@ -58,6 +61,8 @@ class SettingChoice:
     numerics: Numerics
     environment: Mapping[str, str] = field(default_factory=dict)
     code: tuple[str, ...] = ()
+    imports: str = ""
+    check: str = ""
     features: tuple[str, ...] = ()
     capability: str = ""
     versions: str = ""
@@ -72,6 +77,28 @@ class SettingChoice:
     def admits(self, version: Version) -> bool:
         """Whether a version of the framework knows the value."""
         return admits(self.versions, version)
+
+    @property
+    def needs_program(self) -> bool:
+        """Whether only code in the program applies it: lines that need names of the program."""
+        return bool(self.code) and not self.environment and not self.imports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statements:
+    """Lines of Python that apply a setting to a program that nobody edits.
+
+    Attributes:
+        setting: The setting as ``name=value``.
+        module: Module that the program must have imported before.
+        code: The lines, with the import.
+        check: Expression of names in the code that is true while the setting has its effect.
+    """
+
+    setting: str
+    module: str
+    code: str
+    check: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +263,20 @@ def code_of(settings: Mapping[str, Scalar], backend: str) -> tuple[str, ...]:
     """
     lines = (line.replace("{value}", value) for value, choice in choices_of(settings, backend) for line in choice.code)
     return tuple(dict.fromkeys(lines))
+
+
+def statements_of(settings: Mapping[str, Scalar], backend: str) -> tuple[Statements, ...]:
+    """Return what applies settings in a framework after its import, for settings that need no names of the program."""
+    return tuple(
+        Statements(
+            setting=f"{name}={value}",
+            module=choice.imports.split()[1],
+            code="\n".join([choice.imports, *choice.code]).replace("{value}", str(value)),
+            check=choice.check.replace("{value}", str(value)),
+        )
+        for name, value in settings.items()
+        if (choice := shipped_settings()[name].choice(backend, value)) is not None and choice.imports
+    )
 
 
 def choices_of(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:

@@ -73,20 +73,45 @@ def frameworks() -> Mapping[str, Framework]:
     """Return the frameworks by name; input libraries come last.
 
     Raises:
-        InputError: If a file is malformed, lacks a key or has an unknown one.
+        InputError: If a package does not exist, two frameworks have the same name, or a file is malformed, lacks a key
+            or has an unknown one.
         LookupError: If no package has added its frameworks: `import pi_runners` adds those of this program.
     """
     if not framework_packages:
         raise LookupError("no package has added its frameworks to `knowledge.domain.framework_packages`")
-    specs = {package: importlib.util.find_spec(package) for package in sorted(framework_packages)}
-    folders = [(p, folder) for p, spec in specs.items() if spec for folder in spec.submodule_search_locations or ()]
-    read = [_read(path, package) for package, folder in folders for path in Path(folder).glob("*/framework.toml")]
-    return {f.name: f for f in sorted(read, key=lambda f: (f.is_input_library, f.position, f.name))}
+    paths = {path: p for p in sorted(framework_packages) for at in _folders(p) for path in at.glob("*/framework.toml")}
+    by_name: dict[str, Framework] = {}
+    for framework in (_read(path, package) for path, package in paths.items()):
+        other = by_name.setdefault(framework.name, framework)
+        if other is not framework:
+            both = f"`{other.folder}` and `{framework.folder}`"
+            raise InputError(f"two frameworks have the name `{other.name}`: {both}", hint="rename one of the folders")
+    for framework in by_name.values():
+        reader = framework.profile.get("reader", framework.name)
+        if reader not in [*by_name]:  # A list, because the file may contain what has no hash.
+            raise _error(framework.folder / "framework.toml", f"`profile.reader` is `{reader}`, which is no framework")
+    return dict(sorted(by_name.items(), key=lambda item: (item[1].is_input_library, item[1].position, item[0])))
 
 
 def able_frameworks(ability: str) -> tuple[str, ...]:
     """Return the names of the frameworks with an ability, sorted."""
     return tuple(sorted(framework.name for framework in frameworks().values() if ability in framework.abilities))
+
+
+def _folders(package: str) -> Iterator[Path]:
+    try:
+        spec = importlib.util.find_spec(package)
+    except ModuleNotFoundError as error:
+        if not f"{package}.".startswith(f"{error.name}."):
+            raise
+        spec = None
+    if spec is None or spec.submodule_search_locations is None:
+        raise InputError(f"there is no package `{package}` of frameworks", hint="install it, or correct its name")
+    yield from map(Path, spec.submodule_search_locations)
+
+
+def _error(path: Path, problem: object) -> InputError:
+    return InputError(f"the framework `{path.parent.name}`, `{path}`: {problem}")
 
 
 def _read(path: Path, package: str) -> Framework:
@@ -97,7 +122,7 @@ def _read(path: Path, package: str) -> Framework:
         values = {**document, **lists, "abilities": abilities}
         return Framework(name=path.parent.name, folder=path.parent, package=package, **values)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the framework `{path.parent.name}`, `{path}`: {error}") from None
+        raise _error(path, error) from None
 
 
 class _Distributions(Mapping[str, str]):

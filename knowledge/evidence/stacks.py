@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import BENCHMARK, Observation
+from knowledge.domain.observation import BENCHMARK, Observation, Scalar
 from knowledge.evidence.compare import Comparison, References, compare_block, measured_references, refusals
 from knowledge.evidence.contrasts import Contrast, contrast_of
 from knowledge.store.base import KnowledgeBase
@@ -176,10 +176,17 @@ def benchmark_comparisons(store: KnowledgeBase, identity: str) -> tuple[Comparis
 
     A ratio above 1 is better than the reference, whatever the benchmark's metric is. Controls (A/A) and comparisons
     without a result (:attr:`~knowledge.evidence.compare.Comparison.conclusive`) are included. Results of an older
-    version of the program have another :attr:`~pi_runners.execution.benchmark.Benchmark.identity`.
+    version of the program have another :attr:`~pi_runners.execution.benchmark.Benchmark.identity`. Of settings that
+    options of the command applied, only results with the newest options are compared.
     """
     observations = store.observations(indicator=BENCHMARK)
-    return compare_block(o for o in observations if o.indicator.parameters.get("identity") == identity)
+    own = [o for o in observations if o.indicator.parameters.get("identity") == identity]
+    newest = {_settings_key(o): o.environment.get("options") for o in sorted(own, key=lambda o: o.started_at)}
+    return compare_block(o for o in own if o.environment.get("options") == newest[_settings_key(o)])
+
+
+def _settings_key(o: Observation) -> tuple[tuple[str, Scalar], ...]:
+    return tuple(sorted(o.settings.items()))
 
 
 def benchmark_contrasts(store: KnowledgeBase, identity: str) -> tuple[Contrast, ...]:

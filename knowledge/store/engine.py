@@ -66,7 +66,8 @@ def open_knowledge_base(address: str, *, shipped: bool = True, migrate: bool = T
         if revision is not None and revision < FIRST:
             raise KnowledgeBaseError(
                 f"the knowledge base `{name}` has tables of revision {revision}, which no release of this program made",
-                hint="move it away: the next command makes a new one",
+                hint="export your own measurements with the program that wrote it (`advisor knowledge export FILE`), "
+                "then move it away: the next command makes a new one",
             )
         if revision is not None and revision > HEAD:
             raise KnowledgeBaseError(

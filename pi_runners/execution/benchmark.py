@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from knowledge.catalogue.settings import ANY
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import BENCHMARK, IndicatorRun
+from knowledge.domain.observation import BENCHMARK, IndicatorRun, Scalar
 
 VERSION = 1
 """Version of the way a benchmark is run; raise it when its timings are no longer comparable."""
@@ -69,6 +70,8 @@ class Benchmark:
         warmup_runs: Runs before the first sample in each process.
         files: SHA-256 of each file of the benchmark's identity, by its path in the project.
         directory: Copy of the project, which each round copies again.
+        options: Words that apply a setting at the end of the commands, by the setting as ``name=value`` or ``name=*``;
+            ``{value}`` stands for the value.
     """
 
     project: str
@@ -78,10 +81,14 @@ class Benchmark:
     files: Mapping[str, str]
     directory: Path
     startup: tuple[str, ...] = ()
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
-        """Identity of the benchmark: equal if project, commands, metric and contents of the files are equal."""
+        """Identity of the benchmark: equal if project, commands, metric and contents of the files are equal.
+
+        An option changes what runs with its setting, and nothing else.
+        """
         metric = [self.metric.pattern, self.metric.unit, self.metric.better]
         # What a benchmark does not have leaves its identity as it was.
         metric += [self.metric.statistic] if self.metric.statistic else []
@@ -104,16 +111,28 @@ class Benchmark:
             },
         )
 
-    def request(self, *, runs: int, timeout_seconds: float) -> dict[str, Any]:
+    def options_of(self, settings: Mapping[str, Scalar]) -> dict[str, tuple[str, ...]]:
+        """Return the words of the command that apply settings, by name of the setting; the other ones have none."""
+        words = {
+            name: self.options.get(f"{name}={v}", self.options.get(f"{name}={ANY}")) for name, v in settings.items()
+        }
+        return {
+            name: tuple(word.replace("{value}", str(settings[name])) for word in listed)
+            for name, listed in sorted(words.items())
+            if listed is not None
+        }
+
+    def request(self, *, runs: int, timeout_seconds: float, options: tuple[str, ...] = ()) -> dict[str, Any]:
         """Return the request for the harness, JSON-ready.
 
         Args:
             runs: Runs after the warm-up; each is one sample.
             timeout_seconds: Maximum duration of one run.
+            options: Words at the end of the commands.
         """
         return {
-            "command": list(self.command),
-            "startup": list(self.startup),
+            "command": [*self.command, *options],
+            "startup": [*self.startup, *options] if self.startup else [],
             "directory": str(self.directory),
             "files": dict(self.files),
             "pattern": self.metric.pattern,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -29,7 +30,7 @@ from pi_runners.execution.program_archive import write_program
 from pi_runners.execution.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.execution.telemetry import summarise
 from pi_runners.indicators import INDICATORS
-from pi_runners.plan.arm_settings import obstacle, processors_of, unknown_flag, variables_of
+from pi_runners.plan.arm_settings import import_request, obstacle, processors_of, unknown_flag, variables_of
 from pi_runners.plan.matrix import Arm
 
 _CLOCK_JUMP_SECONDS = 1.0
@@ -225,6 +226,10 @@ class BlockMeasurement:
             self._block, arm, number, self._built[arm.lock.key], self._instruments, self._program, self._runner
         )
 
+    def limit_runs(self, seconds: float) -> None:
+        """Kill runs that take longer from now on."""
+        self._block = replace(self._block, timeout_seconds=seconds)
+
     def give_up(self, number: int, arm: Arm, reason: str) -> list[Observation]:
         """Return the observations of an arm that is not run in a round."""
         return _failures(self._block, arm, number, {"status": "crashed", "failure": reason})
@@ -308,9 +313,15 @@ def _backends(block: Block, arm: Arm) -> tuple[str, ...]:
 
 def _content(block: Block, arm: Arm, missing: Iterable[int], instruments: Path | None) -> dict[str, Any]:
     """Return the request for some of an arm's indicators, or for the benchmark; JSON-ready."""
-    settings = {"settings": dict(arm.settings), "processors": processors_of(arm.settings, _backends(block, arm))}
+    backends = _backends(block, arm)
+    settings = {"settings": dict(arm.settings), "processors": processors_of(arm.settings, backends)}
     if block.benchmark is not None:
-        return settings | block.benchmark.request(runs=block.samples, timeout_seconds=block.timeout_seconds)
+        options = block.benchmark.options_of(arm.settings)
+        after_import = {name: value for name, value in arm.settings.items() if name not in options}
+        request = block.benchmark.request(
+            runs=block.samples, timeout_seconds=block.timeout_seconds, options=sum(options.values(), ())
+        )
+        return settings | import_request(after_import, backends) | request
     return settings | {
         "backend": arm.backend,
         "samples": block.samples,
@@ -380,6 +391,8 @@ def _observation(
     environment = dict(document.get("environment", {}))
     if block.benchmark is not None:
         environment["stack"] = arm.label
+        if options := block.benchmark.options_of(arm.settings):
+            environment["options"] = shlex.join(sum(options.values(), ()))
     else:
         indicator = INDICATORS[run.name]
         parameters = indicator.complete(dict(run.parameters))

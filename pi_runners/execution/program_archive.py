@@ -48,7 +48,7 @@ def write_program(directory: Path) -> Path:
 
 def _sources() -> Iterator[tuple[str, Path]]:
     """Yield the names in the archive, and the files, of what runs inside measured environments."""
-    files = [path for folder in ("harness", "indicators", "models") for path in (_ROOT / folder).rglob("*")]
+    files = [path for folder in ("harness", "hooks", "indicators", "models") for path in (_ROOT / folder).rglob("*")]
     for path in sorted([*files, *(_ROOT / "frameworks").glob("*.py")]):
         if path.suffix in (".py", ".gz", ".json") and path.name != "reference.py":
             yield f"pi_runners/{path.relative_to(_ROOT).as_posix()}", path

@@ -1,7 +1,8 @@
-"""Records the environments of the Python processes that a command starts: some commands choose their own.
+"""Records the Python processes that a command starts: their environments, and the settings that were applied in them.
 
 A command is measured for the stack only if an interpreter of the stack's environment ran. No interpreter of another
-environment may load a file of the project, or a package that the stack has, too, after its start.
+environment may load a file of the project, or a package that the stack has, too, after its start. A setting that is
+applied after an import counts only if a process of the stack's environment made the import.
 """
 
 from __future__ import annotations
@@ -9,65 +10,66 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import pkgutil
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
-_FILE = "SESHAT_INTERPRETERS"
-"""Variable with the path of the file to which each interpreter adds its `sys.prefix`, and at its end what it loaded."""
+from pi_runners.hooks import sitecustomize as hook
+
 _PACKAGES = ("site-packages", "dist-packages")
 """Directories of installed packages."""
-# Runs at the start of each interpreter that reads PYTHONPATH, before the `sitecustomize` that it hides.
-_HOOK = """
-import importlib.machinery, importlib.util, os, sys
-
-def record(**values):
-    import json
-    try:
-        with open(os.environ["{variable}"], "a") as file:
-            file.write(json.dumps(dict(values, process=os.getpid(), prefix=sys.prefix)) + "\\n")
-    except (KeyError, OSError):
-        pass
-
-def record_files(started=os.getcwd(), process=os.getpid(), at_start=frozenset(sys.modules)):
-    # `sitecustomize`, `usercustomize` and what `.pth` files import are loaded by every interpreter.
-    modules = [m for n, m in list(sys.modules.items()) if n not in at_start and not n.endswith("customize")]
-    files = [getattr(module, "__file__", None) for module in modules]
-    # At its end, the main module has no file any more.
-    script = os.path.join(started, (getattr(sys, "argv", None) or [""])[0])
-    files.append(script if os.path.isfile(script) else None)
-    if os.getpid() == process:
-        record(files=[os.path.join(started, file) for file in files if isinstance(file, str)])
-
-record()
-if os.path.realpath(sys.prefix) != {own!r}:
-    import atexit
-    atexit.register(record_files)
-here = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [path for path in sys.path if os.path.abspath(path) != here]
-spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
-if spec is not None and spec.loader is not None:
-    sys.modules["sitecustomize"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules["sitecustomize"])
-"""
 
 
 class InterpreterRecord:
-    """The environments of the interpreters that a command and its children run."""
+    """The interpreters that a command and its children run."""
 
-    def __init__(self, folder: str, project: str) -> None:
-        """Create the record of commands in a copy of a project, in a folder that must not exist."""
+    def __init__(self, folder: str, project: str, statements: List[Dict[str, str]]) -> None:
+        """Create the record of commands in a copy of a project.
+
+        Args:
+            folder: Directory of the record, which must not exist.
+            project: The copy of the project.
+            statements: What applies settings after imports; see `knowledge.catalogue.settings.Statements`.
+        """
         self._folder = folder
+        self._statements = statements
         self._project = os.path.join(os.path.realpath(project), "")
         self._own = os.path.realpath(sys.prefix)
         self._file = os.path.join(folder, "processes")
         os.mkdir(folder)
-        with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="utf-8") as file:
-            file.write(_HOOK.format(variable=_FILE, own=self._own))
+        with open(os.path.join(folder, "sitecustomize.py"), "wb") as file:
+            file.write(pkgutil.get_data("pi_runners.hooks", "sitecustomize.py") or b"")
 
     def applied_to(self, variables: Dict[str, str]) -> Dict[str, str]:
-        """Return variables of a command with those that record its interpreters."""
+        """Return variables of a command with those that record its interpreters and apply settings after imports."""
         path = os.pathsep.join(filter(None, [self._folder, variables.get("PYTHONPATH", "")]))
-        return {**variables, "PYTHONPATH": path, _FILE: self._file}
+        variables = {**variables, "PYTHONPATH": path, hook.RECORD: self._file, hook.PREFIX: self._own}
+        return {**variables, hook.SETTINGS: json.dumps(self._statements)} if self._statements else variables
+
+    def begin_run(self) -> None:
+        """Forget the interpreters of earlier runs of the command."""
+        if os.path.exists(self._file):
+            os.remove(self._file)
+
+    def settings_failure(self) -> Optional[str]:
+        """Return why a setting was not applied after an import, or did not stay; ``None`` if nothing failed."""
+        for process in filter(self._is_own, self._processes()):
+            if "failed" in process:
+                return "`{failed}` cannot be applied: {reason}".format(**process)
+            if "reset" in process:
+                return "the program changes `{reset}` itself, so that it has no effect".format(**process)
+        return None
+
+    def missing_import(self, settings: List[str]) -> Optional[str]:
+        """Return which of some settings was not applied, because nothing imported its module; ``None`` if all were."""
+        applied = {process.get("applied") for process in self._processes() if self._is_own(process)}
+        for setting in settings:
+            if setting not in applied:
+                modules = [s["module"] for s in self._statements if s["setting"] == setting]
+                return "`{}` was not applied: no Python of the stack's environment imported `{}`".format(
+                    setting, "` or `".join(modules)
+                )
+        return None
 
     def has_own(self) -> bool:
         """Whether an interpreter of the stack's environment ran; those that ignore PYTHONPATH are not recorded."""

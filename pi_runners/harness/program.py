@@ -17,6 +17,7 @@ from typing import IO, Any, Dict, List, NamedTuple, Optional
 
 from pi_runners.harness.interpreters import InterpreterRecord
 from pi_runners.harness.timing import rounded
+from pi_runners.hooks import sitecustomize as hook
 
 _TAIL_BYTES = 1500
 _CHUNK_BYTES = 65536
@@ -38,7 +39,7 @@ _ANY_LINE = r"(.*\S.*)"
 _TRIAL_LINES = 2000
 _DRAIN_SECONDS = 5.0
 _KILLED_DRAIN_SECONDS = 0.5
-_OWN_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__")
+_OWN_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__", hook.SETTINGS)
 
 
 class ProgramError(Exception):
@@ -78,6 +79,7 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
             if is_sample and request["startup"]:
                 startups.append(project.run(request["startup"], ""))
             run = project.run(request["command"], request["pattern"])
+            project.check_imports()
             # A metric that is missing is reported by the first run.
             value = read_value(run, request["pattern"], request["statistic"])
             if is_sample:
@@ -131,7 +133,8 @@ class _ProjectCopy:
         self._request = request
         self._folder = os.path.join(os.getcwd(), "project")
         shutil.copytree(request["directory"], self._folder, symlinks=True)
-        self._interpreters = InterpreterRecord(os.path.join(os.getcwd(), "interpreters"), self._folder)
+        record, statements = os.path.join(os.getcwd(), "interpreters"), request.get("statements", [])
+        self._interpreters = InterpreterRecord(record, self._folder, statements)
         self._variables = self._interpreters.applied_to(environment_of(self._folder))
 
     def run(self, command: List[str], pattern: str) -> Run:
@@ -140,11 +143,13 @@ class _ProjectCopy:
         Raises:
             ProgramError: If it has no result, runs another Python than the stack's, or changes the project.
         """
+        self._interpreters.begin_run()
         try:
             run = run_command(command, self._folder, self._variables, pattern, self._request["timeout_seconds"])
         finally:
             # Also if the command failed: packages that it did not find belong to the stack.
             check_foreign_environments(command, self._interpreters)
+            check_settings(self._interpreters.settings_failure())
         if not self._interpreters.has_own():
             raise ProgramError(
                 "error",
@@ -161,6 +166,14 @@ class _ProjectCopy:
             )
         return run
 
+    def check_imports(self) -> None:
+        """Check that the last command made the imports after which settings are applied.
+
+        Raises:
+            ProgramError: If it did not.
+        """
+        check_settings(self._interpreters.missing_import(self._request.get("import_settings", [])))
+
 
 def check_foreign_environments(command: List[str], interpreters: InterpreterRecord) -> None:
     """Check that no Python of another environment may have done the work of a command.
@@ -175,6 +188,16 @@ def check_foreign_environments(command: List[str], interpreters: InterpreterReco
             "`uv run` and similar programs choose their own; start the program with `python`"
         )
         raise ProgramError("error", reason.format(" ".join(command), "`, `".join(prefixes)))
+
+
+def check_settings(failure: Optional[str]) -> None:
+    """Check that a run had its settings.
+
+    Raises:
+        ProgramError: If there is a reason why it had not.
+    """
+    if failure is not None:
+        raise ProgramError("unsupported", failure)
 
 
 def run_command(

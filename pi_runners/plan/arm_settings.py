@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict
 from os import environ
+from typing import Any
 
 from packaging.version import Version
 
 from knowledge.catalogue.fit import misfit_of
-from knowledge.catalogue.settings import choices_of, environment_of, shipped_settings
+from knowledge.catalogue.settings import choices_of, environment_of, shipped_settings, statements_of
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import Stack
@@ -38,6 +40,22 @@ def processors_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> in
         if choice.processors == "count"
     ]
     return min(counts, default=None)
+
+
+def import_request(settings: Mapping[str, Scalar], backends: Collection[str]) -> dict[str, Any]:
+    """Return the part of a request that applies settings after imports of the program; JSON-ready.
+
+    A program need not import a framework for a setting that the environment applies in another one.
+    """
+    statements = [asdict(part) for backend in backends for part in statements_of(settings, backend)]
+    from_outside = {
+        f"{name}={value}"
+        for name, value in settings.items()
+        for backend in backends
+        if (choice := shipped_settings()[name].choice(backend, value)) and (choice.environment or choice.processors)
+    }
+    required = dict.fromkeys(part["setting"] for part in statements if part["setting"] not in from_outside)
+    return {"statements": statements, "import_settings": list(required)}
 
 
 def obstacle(settings: Mapping[str, Scalar], backends: Iterable[str], stack: Stack) -> str:

@@ -1,8 +1,8 @@
 """Runs a user's program with the profiler of its framework.
 
-The program runs in its own environment and directory. A `sitecustomize` on its `PYTHONPATH` installs hooks (`hooks`,
-and those in the folders of the frameworks), which count its steps, run the profiler during some of them, write the
-trace, and end the program.
+The program runs in its own environment and directory. The `sitecustomize` of `pi_runners.hooks` on its `PYTHONPATH`
+installs hooks (`hooks`, and those in the folders of the frameworks), which count its steps, run the profiler during
+some of them, write the trace, and end the program.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ DEFAULT_STEPS = 20
 DEFAULT_WARM_UP = 5
 DEFAULT_TIMEOUT_SECONDS = 600.0
 _HOOKS = Path(__file__).parent / "hooks"
+_START = _HOOKS.parents[1] / "hooks" / "sitecustomize.py"
 _ROOT = "seshat_hooks"
 """Name that the package `pi_runners` has in the program: it contains the hooks only."""
 _POLL_SECONDS = 0.1
@@ -158,7 +159,7 @@ def _copy_hooks(folder: Path) -> dict[str, str]:
     """Copy the modules that run inside the program; return the module with the hooks of each imported module."""
     root, hooks = folder / _ROOT, {}
     shutil.copytree(_HOOKS, root / "profile" / "hooks", ignore=shutil.ignore_patterns("__pycache__"))
-    (root / "profile" / "hooks" / "sitecustomize.py").rename(folder / "sitecustomize.py")
+    shutil.copy(_START, folder)
     for framework in frameworks().values():
         target = root / "frameworks" / framework.name / "profile"
         for module, name in framework.profile.get("hooks", {}).items():

@@ -234,6 +234,14 @@ def test_stacks_and_options_that_cannot_be_measured_are_refused(
         (TABLE + "files = ['../x.py']", "contains `../x.py`, which is not a path in the project"),
         (TABLE + "files = ['*.csv']", "`*.csv` in `tool.advisor.benchmark.files` matches no file of the project"),
         (TABLE + "warmup = -1", "`tool.advisor.benchmark.warmup` is not a whole number from 0 to 100"),
+        (TABLE + "options = '--compile'", "`tool.advisor.benchmark.options` is not a table of settings"),
+        (TABLE + "options = { compil = 'x' }", "has the key `compil`: there is no setting `compil`"),
+        (TABLE + "options = { 'compile=yes' = 'x' }", "has the key `compile=yes`: `compile` must be one of on"),
+        (TABLE + "options = { 'threads=0' = 'x' }", "has the key `threads=0`: `threads` must be an integer"),
+        (TABLE + "options = { 'compile=*' = 'x' }", "has the key `compile=*`: `compile` must be one of on"),
+        (TABLE + "options = { 'compile=on' = 1 }", "`tool.advisor.benchmark.options` `compile=on` is not a string"),
+        (TABLE + "options = { 'compile=on' = ' ' }", "`tool.advisor.benchmark.options` `compile=on` is empty"),
+        (TABLE + "options = { 'compile=on' = \"'\" }", "`compile=on` cannot be split into words: No closing quotation"),
     ],
 )
 def test_a_wrong_definition_is_refused_with_its_key(
@@ -396,17 +404,90 @@ def test_a_setting_that_the_stack_does_not_have_is_refused(
     assert message in completed.stderr
 
 
-def test_a_setting_that_needs_code_is_refused_with_the_code(
-    run: Run, numeric_project: Path, index: PackageIndex
-) -> None:
-    index.add("torch", "9.0", code="")
+@pytest.fixture
+def torch_project(numeric_project: Path, index: PackageIndex) -> Path:
+    """A project whose framework has a setting that is a call; its speed depends on it, and on an option."""
+    index.add(
+        "torch",
+        "9.0",
+        code="precision = 'highest'\n"
+        "def set_float32_matmul_precision(value):\n    global precision\n    precision = value\n"
+        "def get_float32_matmul_precision():\n    return precision\n",
+    )
     (numeric_project / "pyproject.toml").write_text(PROJECT.replace("lib", "torch") + TABLE)
+    (numeric_project / "bench.py").write_text(
+        "import sys, torch\nspeed = {'highest': 2, 'medium': 4}[torch.get_float32_matmul_precision()]\n"
+        "print('speed:', speed * (2 if '--compile' in sys.argv else 1) * len(sys.argv))\n"
+    )
+    return numeric_project
 
+
+def rows_of(completed: subprocess.CompletedProcess[str]) -> list[tuple[str, str]]:
+    rows = [line.split(" | ") for line in completed.stdout.splitlines() if "images/s |" in line]
+    return [(row[0].strip("| `"), row[1].removesuffix(" images/s")) for row in rows]
+
+
+def test_a_setting_that_is_a_call_is_applied_after_the_import(run: Run, torch_project: Path) -> None:
+    completed = run("--settings", "matmul_precision=medium", *QUICK)
+
+    assert completed.returncode == 0, completed.stderr
+    assert rows_of(completed) == [
+        ("recommended", "2"),
+        ("recommended [matmul_precision=medium]", "4"),
+        ("A/A `recommended", "2"),
+    ]
+
+
+def test_a_call_that_fails_is_no_measurement_of_the_setting(run: Run, torch_project: Path) -> None:
+    completed = run("--settings", "onednn=off", *QUICK)
+
+    assert completed.returncode == 0, completed.stderr
+    reason = "unsupported: `onednn=off` cannot be applied: AttributeError: "
+    assert f"failed: `recommended [onednn=off]` benchmark: {reason}" in completed.stdout
+    assert rows_of(completed) == [("recommended", "2"), ("A/A `recommended", "2")]
+
+
+def test_a_setting_that_needs_code_is_refused_with_the_code_and_an_option_applies_it(
+    run: Run, torch_project: Path
+) -> None:
+    refused = run("--settings", "compile=on", *QUICK)
+    identity = read_benchmark(torch_project).identity
+    with (torch_project / "pyproject.toml").open("a") as file:
+        file.write('options = { "compile=on" = "--compile", "threads=*" = "--threads {value}" }\n')
     completed = run("--settings", "compile=on", *QUICK)
 
-    assert completed.returncode == 2
-    assert "`compile=on` needs code in the program" in completed.stderr
-    assert "`model = torch.compile(model)`" in completed.stderr
+    assert refused.returncode == 2
+    assert "`compile=on` needs code in the program" in refused.stderr
+    assert '`options = { "compile=on" = "--compile" }`; the code is `model = torch.compile(model)`' in refused.stderr
+    assert completed.returncode == 0, completed.stderr
+    assert rows_of(completed) == [("recommended", "2"), ("recommended [compile=on]", "8"), ("A/A `recommended", "2")]
+    assert read_benchmark(torch_project).identity == identity
+
+
+def test_an_option_takes_the_place_of_the_call_and_can_contain_the_number(run: Run, torch_project: Path) -> None:
+    with (torch_project / "pyproject.toml").open("a") as file:
+        file.write('options = { "matmul_precision=medium" = "--precision=medium", "threads=*" = "-t {value}" }\n')
+
+    completed = run("--settings", "matmul_precision=medium", "--settings", "threads=5", *QUICK)
+
+    assert completed.returncode == 0, completed.stderr
+    # Three words more, and the precision of the program is not changed.
+    assert rows_of(completed)[1:2] == [("recommended [matmul_precision=medium threads=5]", "8")]
+
+
+def test_ratios_of_an_older_option_for_a_setting_do_not_count(run: Run, torch_project: Path, tmp_path: Path) -> None:
+    project = torch_project / "pyproject.toml"
+    table = project.read_text()
+    ratios = []
+    for options in ('"--compile"', '"--other"'):
+        project.write_text(f'{table}options = {{ "compile=on" = {options} }}\n')
+        assert run("--settings", "compile=on", *QUICK).returncode == 0
+        time.sleep(1.1)  # times of observations have seconds
+        with open_knowledge_base(knowledge_of(tmp_path)) as store:
+            contrasts = benchmark_contrasts(store, read_benchmark(torch_project).identity)
+        ratios.append([round(c.mean, 3) for c in contrasts if not c.is_control])
+
+    assert ratios == [[1.386], [0.693]]
 
 
 def test_a_file_without_a_printable_name_is_refused(project: Path) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -76,3 +81,114 @@ def test_a_certificate_is_void_for_another_lock_or_another_program(
     lock.write_text(measured)
     (project / "bench.py").write_text(PROGRAM + "print('done')\n")
     assert void() == ["the program that was measured has changed"]
+
+
+def test_an_interrupted_experiment_keeps_its_runs_and_writes_nothing_and_the_next_one_continues(
+    index: PackageIndex, project: Path, tmp_path: Path, empty_knowledge: Path
+) -> None:
+    (tmp_path / "own.sqlite").write_bytes(empty_knowledge.read_bytes())
+    environment = {
+        **os.environ,
+        "ADVISOR_KNOWLEDGE": f"sqlite:///{tmp_path / 'own.sqlite'}",
+        "ADVISOR_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    options = ("--measure", "4m", "--max-load", "100", "--index-url", index.url)
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "advisor", "advise", *options],
+            cwd=project,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # commands in the background ignore it
+        )
+
+    with start() as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("round 3"):
+                process.send_signal(signal.SIGINT)
+                break
+        output, _ = process.communicate(timeout=300)
+
+    assert process.returncode == 130
+    assert "nothing (interrupted)" in output
+    assert not (project / "pylock.toml").exists()
+    with start() as process:
+        _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert re.search(r"^[5-9] runs of earlier experiments count$", errors, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("program", "budget", "status", "message"),
+    [
+        ("raise SystemExit('no data')", "4m", 2, "the benchmark fails with the newest stack: exit status 1: no data"),
+        ("print('nothing')", "4m", 2, "the benchmark fails with the newest stack: no line of the output matches"),
+        ("import time; time.sleep(9)", "6s", 2, "the budget of 6 s is too small: one run takes longer"),
+        (
+            "import time; time.sleep(1); print('seconds: 1')",
+            "4s",
+            2,
+            "the budget of 4 s is too small: one run takes about",
+        ),
+        ("", "soon", 2, "`soon` is not a duration"),
+    ],
+)
+def test_a_wrong_program_or_budget_is_one_clear_error(
+    advisor: Advisor, index: PackageIndex, project: Path, program: str, budget: str, status: int, message: str
+) -> None:
+    (project / "bench.py").write_text(program)
+    completed = advisor("advise", "--measure", budget, "--max-load", "100", "--index-url", index.url, cwd=project)
+
+    assert completed.returncode == status
+    [error] = [line for line in completed.stderr.splitlines() if line.startswith("error: ")]
+    assert message in error
+    assert "hint: " in completed.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--hardware", "cpu-zen4"), "`--measure` measures on this machine, so its target cannot be another one"),
+        (("--python", "best"), "`--measure` measures with one interpreter"),
+        (("--update",), "`--measure` and `--update` contradict each other"),
+        (("--targets", "all"), "`--measure` and `--targets` contradict each other"),
+    ],
+)
+def test_options_that_contradict_a_measurement_are_refused(
+    advisor: Advisor, index: PackageIndex, project: Path, options: tuple[str, ...], message: str
+) -> None:
+    completed = advisor("advise", "--measure", "1m", *options, "--index-url", index.url, cwd=project)
+
+    assert completed.returncode == 2
+    assert f"error: {message}" in completed.stderr
+
+
+def test_a_project_without_a_benchmark_learns_how_to_make_one(
+    advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    (project / "pyproject.toml").write_text(PROJECT.partition("[tool.advisor.benchmark]")[0])
+    completed = advisor("advise", "--measure", "1m", "--index-url", index.url, cwd=project)
+
+    assert completed.returncode == 2
+    assert "defines no benchmark" in completed.stderr
+    assert "`advisor benchmark init`" in completed.stderr
+
+
+def test_limits_of_the_download_and_a_second_experiment(
+    advisor: Advisor, index: PackageIndex, project: Path, tmp_path: Path
+) -> None:
+    arguments = ("advise", "--measure", "1m", "--max-load", "100", "--index-url", index.url)
+    completed = advisor(*arguments, "--max-download", "1kB", cwd=project)
+    assert completed.returncode == 0, completed.stderr
+    assert "which exceeds `--max-download 1.0 kB`" in " ".join(completed.stdout.split())
+
+    lock = next(tmp_path.rglob("experiment.lock"))
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        second = advisor(*arguments, cwd=project)
+    assert second.returncode == 4
+    assert "error: another experiment runs on this machine" in second.stderr

@@ -95,6 +95,15 @@ def test_every_command_has_plain_metavars() -> None:
     assert [row for row in rows if "<" in row[1]] == []
 
 
+def test_an_option_of_several_words_names_its_value_in_one_word() -> None:
+    root = typer.main.get_command(make_app())
+    with root.make_context("advisor", [], resilient_parsing=True) as context:
+        rows = {help_row(p)[0] for _, command in commands_below(context) for p in command.params}
+
+    assert {"--max-runs MOST", "--min-time SECONDS", "--warm-up STEPS"} <= rows
+    assert [row for row in rows if "_" in row] == []
+
+
 def commands_below(context: Any) -> Iterator[tuple[str, Any]]:
     """Yield the path of each command below a context, with the command."""
     group = context.command

@@ -175,7 +175,10 @@ def test_tables_from_before_the_first_release_are_refused(revision: str, tmp_pat
     with pytest.raises(KnowledgeBaseError, match=f"revision {revision}, which no release") as caught:
         open_knowledge_base(str(path))
 
-    assert caught.value.hint == "move it away: the next command makes a new one"
+    assert caught.value.hint == (
+        "export your own measurements with the program that wrote it (`advisor knowledge export FILE`), then move it "
+        "away: the next command makes a new one"
+    )
 
 
 def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path: Path) -> None:

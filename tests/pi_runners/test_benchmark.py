@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import venv
 from dataclasses import replace
@@ -14,46 +13,14 @@ import pytest
 from knowledge.domain.observation import Observation
 from pi_runners.execution.benchmark import Benchmark, Metric
 from pi_runners.execution.campaign import FailureLimit
-from pi_runners.execution.program_archive import write_program
-from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 from tests.knowledge.samples import observation
+from tests.pi_runners.benchmarks import THROUGHPUT, benchmark_of, run_benchmark
 from tests.pi_runners.campaigns import Sink
 from tests.processes import ends_within
 
-THROUGHPUT = Metric(pattern=r"throughput: (\S+)", unit="images/s", better="higher")
-
-
-def benchmark_of(folder: Path, program: str, metric: Metric = THROUGHPUT, **changes: Any) -> Benchmark:
-    """Return a benchmark of a project with one program."""
-    folder.mkdir(exist_ok=True)
-    (folder / "bench.py").write_text(program)
-    benchmark = Benchmark(
-        project="demo",
-        command=("python", "bench.py"),
-        metric=metric,
-        warmup_runs=1,
-        files={"bench.py": hashlib.sha256(program.encode()).hexdigest()},
-        directory=folder,
-    )
-    return replace(benchmark, **changes)
-
-
-def run(tmp_path: Path, benchmark: Benchmark, *, runs: int = 2, **limits: Any) -> ProcessEnd:
-    """Run a benchmark with this interpreter, as a block does."""
-    timeout = limits.pop("timeout_seconds", 60.0)
-    request = ProcessRequest(
-        python=Path(sys.executable),
-        program=write_program(tmp_path / "programs"),
-        content=benchmark.request(runs=runs, timeout_seconds=timeout),
-        timeout_seconds=benchmark.process_seconds(runs=runs, timeout_seconds=timeout),
-        part="benchmark",
-        **limits,
-    )
-    return FreshProcesses(interval_seconds=0.2).run(request)
-
 
 def result_of(tmp_path: Path, benchmark: Benchmark, **options: Any) -> dict[str, Any]:
-    [result] = run(tmp_path, benchmark, **options).results
+    [result] = run_benchmark(tmp_path, benchmark, **options).results
     return result
 
 
@@ -128,7 +95,7 @@ def test_a_program_that_runs_forever_is_killed_with_its_children(tmp_path: Path)
 def test_a_program_that_takes_too_much_memory_is_killed(tmp_path: Path) -> None:
     program = "import time\nbuffer = bytearray(300_000_000)\ntime.sleep(60)"
 
-    end = run(tmp_path, benchmark_of(tmp_path / "project", program), memory_limit_bytes=2e8)
+    end = run_benchmark(tmp_path, benchmark_of(tmp_path / "project", program), memory_limit_bytes=2e8)
 
     assert (end.ending, end.results) == ("memory", ())
 
@@ -286,7 +253,9 @@ def test_a_package_that_an_interpreter_of_another_environment_loads_at_its_start
 def test_a_program_with_gigabytes_of_output_takes_little_memory_and_its_metric_is_read(tmp_path: Path) -> None:
     program = "import sys\nfor _ in range(300): sys.stdout.write('x' * 1_000_000)\nprint('\\nthroughput: 4')"
 
-    end = run(tmp_path, benchmark_of(tmp_path / "project", program, warmup_runs=0), runs=1, memory_limit_bytes=2e8)
+    end = run_benchmark(
+        tmp_path, benchmark_of(tmp_path / "project", program, warmup_runs=0), runs=1, memory_limit_bytes=2e8
+    )
 
     assert [r["samples"] for r in end.results] == [[0.25]]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy
 import pytest
 
 import pi_runners.frameworks
@@ -25,7 +27,7 @@ from pi_runners.execution.program_archive import write_program
 from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessRequest
 from pi_runners.harness.contract import Unsupported
 from pi_runners.indicators import INDICATORS
-from pi_runners.models.layers import Layers
+from pi_runners.models.layers import Filters, Layers
 from pi_runners.plan.matrix import IndicatorCase, plan_arms
 from pi_runners.profile.run import ProfileRequest
 from tests.conftest import Advisor
@@ -148,9 +150,29 @@ def test_its_names_are_known_in_published_tables_and_in_code(tmp_path: Path) -> 
     assert [(s.name, s.value, s.backends) for s in settings_in_code(code)] == [("threads", "3", ("toy",))]
 
 
+def _call(method: Callable[..., object]) -> object:
+    """Call a method of `Layers` with arguments of the types that it has."""
+    values = {"str": "layer", "int": 1, "Filters": Filters(number=1, kernel=1)}
+    parameters = inspect.signature(method).parameters.values()
+    required = [p for p in parameters if p.default is inspect.Parameter.empty]
+    return method(*(values.get(p.annotation, numpy.zeros((1, 2, 3))) for p in required))
+
+
 def test_a_layer_that_a_framework_lacks_is_unsupported() -> None:
-    with pytest.raises(Unsupported, match="this backend has no gelu"):
-        Layers().gelu(None)
+    layers = Layers()
+    methods = {name: getattr(layers, name) for name, value in vars(Layers).items() if inspect.isfunction(value)}
+
+    messages = {}
+    for name, method in methods.items():
+        try:
+            _call(method)
+        except Unsupported as error:
+            messages[name] = str(error)
+
+    assert len(messages) > 20
+    assert messages["gelu"] == "this backend has no gelu"
+    assert {m.partition(" no ")[0] for m in messages.values()} == {"this backend has"}
+    assert methods.keys() - messages.keys() == {"add", "token"}, "only these work with operators of the arrays"
 
 
 def test_a_framework_with_an_unknown_key_is_an_error_that_names_the_file(tmp_path: Path) -> None:
@@ -165,6 +187,61 @@ def test_a_framework_with_an_unknown_key_is_an_error_that_names_the_file(tmp_pat
     finally:
         pi_runners.frameworks.__path__.remove(str(tmp_path))
         frameworks.cache_clear()
+
+
+@pytest.fixture
+def toys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Add an empty package of frameworks, ``toys``, to those of the program; return its folder."""
+    (tmp_path / "toys").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    framework_packages.add("toys")
+    frameworks.cache_clear()
+    yield tmp_path / "toys"
+    framework_packages.remove("toys")
+    frameworks.cache_clear()
+
+
+def test_two_frameworks_of_one_name_are_an_error_that_names_both(toys: Path) -> None:
+    shutil.copytree(FOLDER, toys / "torch")
+    own = Path(pi_runners.frameworks.__path__[0]) / "torch"
+
+    with pytest.raises(InputError) as error:
+        frameworks()
+
+    assert error.value.message == f"two frameworks have the name `torch`: `{own}` and `{toys / 'torch'}`"
+
+
+@pytest.mark.parametrize("package", ["toyz", "toyz.frameworks", "tomllib._parser"])
+def test_a_package_of_frameworks_that_does_not_exist_is_an_error_that_names_it(package: str, toys: Path) -> None:
+    framework_packages.add(package)
+
+    try:
+        with pytest.raises(InputError) as error:
+            frameworks()
+    finally:
+        framework_packages.remove(package)
+
+    assert error.value.message == f"there is no package `{package}` of frameworks"
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('reader = "toyz"', "`profile.reader` is `toyz`, which is no framework"),
+        ('reader = ["toy"]', "`profile.reader` is `['toy']`, which is no framework"),
+    ],
+)
+def test_a_reader_of_traces_that_is_no_framework_is_an_error_that_names_the_file(
+    line: str, problem: str, toys: Path
+) -> None:
+    shutil.copytree(FOLDER, toys / "toy")
+    path = toys / "toy" / "framework.toml"
+    path.write_text(path.read_text().replace("[profile]\n", f"[profile]\n{line}\n"))
+
+    with pytest.raises(InputError) as error:
+        frameworks()
+
+    assert error.value.message == f"the framework `toy`, `{path}`: {problem}"
 
 
 def test_knowledge_reads_the_frameworks_of_any_package_that_adds_them(tmp_path: Path) -> None:

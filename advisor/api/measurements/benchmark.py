@@ -34,7 +34,7 @@ from knowledge.catalogue.settings import code_of, shipped_settings
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import IndicatorRun, Observation, Scalar
+from knowledge.domain.observation import Observation, Scalar
 from knowledge.hardware.detect import detect
 from pi_runners.execution.benchmark import Benchmark
 from pi_runners.execution.campaign import Block
@@ -125,8 +125,7 @@ def plan_benchmark(
     combinations = ({}, *expand_settings(settings)) if settings else ({},)
     with open_benchmark(options, python) as setup:
         stacks_of_arms = _lock_stacks(setup, stacks, can_be_equal=len(combinations) > 1)
-        run = setup.benchmark.indicator_run(setup.hardware)
-        arms = _plan_arms(stacks_of_arms, combinations, run, control=sampling.controls)
+        arms = _plan_arms(stacks_of_arms, combinations, setup, control=sampling.controls)
         block = Block(
             name=name or block_name(arms),
             arms=arms,
@@ -317,12 +316,12 @@ def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
 def _plan_arms(
     stacks: Sequence[_ProjectStack],
     combinations: Sequence[Mapping[str, Scalar]],
-    run: IndicatorRun,
+    setup: BenchmarkSetup,
     *,
     control: bool,
 ) -> tuple[Arm, ...]:
     """Return the arms of the locks with each combination of settings; the first is the reference, and the control."""
-    package = _compared_package(stacks)
+    package, run = _compared_package(stacks), setup.benchmark.indicator_run(setup.hardware)
     arms: list[Arm] = []
     for stack in stacks:
         for settings in combinations:
@@ -334,15 +333,16 @@ def _plan_arms(
                 indicators=(run,),
                 settings=settings,
             )
-            _check_settings(arm)
+            _check_settings(arm, setup.benchmark)
             arms.append(arm)
     if control:
         arms.append(replace(arms[0], number=len(arms), reference=False))
     return tuple(arms)
 
 
-def _check_settings(arm: Arm) -> None:
+def _check_settings(arm: Arm, benchmark: Benchmark) -> None:
     """Refuse settings that contradict each other, that no framework of an arm has, or that need code in the program."""
+    by_option = benchmark.options_of(arm.settings)
     if contradiction := next(iter(contradictions(arm.settings)), ""):
         raise InputError(contradiction, hint="measure them in separate blocks")
     for name, value in sorted(arm.settings.items()):
@@ -353,9 +353,10 @@ def _check_settings(arm: Arm) -> None:
                 f"no framework of the stack `{arm.lock.label}` has the setting `{name}={value}`",
                 hint="`advisor pi settings` lists all settings and their frameworks",
             )
-        if any(choice.code and not choice.environment for choice in choices):
+        if name not in by_option and any(choice.needs_program for choice in choices):
             code = [line for backend in arm.program_backends for line in code_of({name: value}, backend)]
             raise InputError(
                 f"`{name}={value}` needs code in the program",
-                hint=f"let the command of the benchmark contain an option for it; the code is `{'; '.join(code)}`",
+                hint="if the program has an option for it, name it in `[tool.advisor.benchmark]`, such as "
+                f'`options = {{ "{name}={value}" = "--{name}" }}`; the code is `{"; ".join(code)}`',
             )

@@ -98,7 +98,9 @@ class SamplingOptions:
             "(default: 3).",
         ),
     ] = None
-    min_seconds: Annotated[float, Option("--min-time", minimum=0.001, help="Minimum seconds of one sample.")] = 0.05
+    min_seconds: Annotated[
+        float, Option("--min-time", metavar="SECONDS", minimum=0.001, help="Minimum seconds of one sample.")
+    ] = 0.05
     timeout_seconds: Annotated[
         float, Option("--timeout", minimum=1, help="Most seconds of a process or benchmark run.")
     ] = 600.0
@@ -206,7 +208,9 @@ class MeasurementStore:
 class CampaignOptions:
     """What a campaign is planned for."""
 
-    max_runs: Annotated[int, Option("--max-runs", minimum=1, help="Most indicator runs in a round.")] = 20000
+    max_runs: Annotated[
+        int, Option("--max-runs", metavar="MOST", minimum=1, help="Most indicator runs in a round.")
+    ] = 20000
     python: Annotated[
         str | None,
         Option(

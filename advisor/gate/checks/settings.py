@@ -40,7 +40,7 @@ def check_recommended_settings(scope: Scope) -> Iterator[Finding]:
             continue
         sets = f"`{used.name}` to `{used.value}`" if used.value else f"`{used.name}` when the program runs"
         choice = shipped_settings()[used.name].choice(backend, value)
-        is_from_outside = choice is not None and (choice.environment or choice.processors)
+        is_from_outside = choice is not None and (choice.environment or choice.processors or choice.imports)
         if used.overrides_environment and is_from_outside:
             message = (
                 f"the code sets {sets}{_condition(used)}, so the recommended `{used.name}={value}` has no effect "

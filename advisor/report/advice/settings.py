@@ -153,7 +153,7 @@ def _actions(setting: RecommendedSetting, clear: Sequence[SettingEffect]) -> Ite
     if setting.status == "offered":
         yield f"{NUMERICS[setting.numerics]}: only with `--allow reduced-precision`"
         return
-    how = "needs code: `--show-code` prints it" if setting.code else "`advisor run` applies it"
+    how = "needs code: `--show-code` prints it" if setting.needs_program else "`advisor run` applies it"
     yield f"{NUMERICS[setting.numerics]}; {how}"
     if setting.not_installed:
         package = f": `apt install {setting.debian_package}` (Debian, Ubuntu)" if setting.debian_package else ""

@@ -60,6 +60,12 @@ class RecommendedSetting:
     not_installed: tuple[str, ...] = ()
     debian_package: str = ""
 
+    @property
+    def needs_program(self) -> bool:
+        """Whether only code in the program applies it."""
+        choice = shipped_settings()[self.name].choice(FRAMEWORKS[self.package], self.value)
+        return choice is not None and choice.needs_program
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinedGain(WithRatio):

@@ -352,6 +352,100 @@ def test_a_record_that_differs_from_the_catalogue_is_reported(run: Run, tmp_path
     assert "PYTHONSTARTUP" not in result.stdout
 
 
+TORCH = """
+class backends:
+    class mkldnn:
+        enabled = True
+"""
+WITHOUT_ONEDNN = ("--settings", "onednn=off", "--framework", "torch", "--", sys.executable)
+PRINT = "import torch; print(torch.backends.mkldnn.enabled)"
+
+
+def test_a_setting_that_is_a_call_is_applied_after_the_import(run: Run, tmp_path: Path) -> None:
+    write_settings(tmp_path, torch={"onednn": "off", "memory_format": "channels_last"})
+    (tmp_path / "torch.py").write_text(TORCH)
+    (tmp_path / "train.py").write_text(PRINT)
+
+    result = run("--", sys.executable, "train.py")
+
+    assert (result.returncode, result.stdout) == (0, "False\n")
+    assert result.stderr == (
+        "applied: onednn=off (torch) [code after `import torch`]; "
+        "not applied, needs code: memory_format=channels_last (torch) (`advisor env` prints it)\n"
+    )
+
+
+def test_what_a_lock_records_as_code_never_runs(run: Run, tmp_path: Path) -> None:
+    write_settings(tmp_path, torch={"onednn": "off"})
+    path = tmp_path / SETTINGS_FILE
+    path.write_text(path.read_text().replace("torch.backends", "open('stolen', 'w'); torch.backends"))
+    (tmp_path / "torch.py").write_text(TORCH)
+
+    result = run("--", sys.executable, "-c", PRINT)
+
+    assert (result.returncode, result.stdout) == (0, "False\n")
+    assert "records other variables or lines for `onednn=off`" in result.stderr
+    assert not (tmp_path / "stolen").exists()
+
+
+@pytest.mark.parametrize("value", ["off; open('stolen', 'w')", "Off", ""])
+def test_a_value_that_the_catalogue_does_not_have_is_refused(value: str, run: Run, tmp_path: Path) -> None:
+    write_settings(tmp_path, torch={"onednn": "off"})
+    path = tmp_path / SETTINGS_FILE
+    path.write_text(path.read_text().replace('value = "off"', f'value = "{value}"'))
+
+    result = run("--", sys.executable, "-c", "open('started', 'w')")
+
+    assert result.returncode == 2
+    assert is_error(result.stderr)
+    assert "`onednn` must be one of on, off" in result.stderr
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_call_that_fails_ends_the_program_with_the_reason(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("")
+
+    result = run(*WITHOUT_ONEDNN, "-c", "import torch; open('started', 'w')")
+
+    assert result.returncode == 1
+    assert "advisor: `onednn=off` cannot be applied: AttributeError: " in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_program_that_changes_a_setting_itself_is_reported(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(TORCH)
+
+    result = run(*WITHOUT_ONEDNN, "-c", "import torch; torch.backends.mkldnn.enabled = True")
+
+    assert result.returncode == 0
+    assert result.stderr.splitlines()[-1] == "advisor: the program has changed `onednn=off` itself"
+
+
+@pytest.mark.parametrize(("option", "is_warned"), [("-I", True), ("-sE", True), ("-u", False), ("-XI", False)])
+def test_options_of_python_that_prevent_it_are_reported(option: str, is_warned: bool, run: Run) -> None:
+    result = run(*WITHOUT_ONEDNN, option, "-c", "")
+
+    text = "Python with `-I`, `-E` or `-S` runs no code at its start, so onednn=off (torch) has no effect"
+    assert (text in " ".join(result.stderr.split())) == is_warned
+    assert result.returncode == 0
+
+
+def test_the_search_path_of_the_caller_stays(run: Run, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "torch.py").write_text(TORCH)
+    (own / "sitecustomize.py").write_text("import builtins\nbuiltins.hello = 'own'\n")
+
+    result = run(
+        *WITHOUT_ONEDNN,
+        *("-c", f"import sys; {PRINT}; print(hello, sys.path[1])"),
+        environment={"PYTHONPATH": f"{own}{os.pathsep}{ROOT}"},
+    )
+
+    assert result.stdout.split() == ["False", "own", str(own)]
+
+
 @pytest.mark.skipif(shutil.which("script") is None, reason="`script` is not installed")
 def test_the_program_has_the_terminal(tmp_path: Path) -> None:
     command = " ".join([*ADVISOR, "--settings", "xla=auto", "--", "tty"])

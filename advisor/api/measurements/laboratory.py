@@ -1,0 +1,281 @@
+"""Where experiments on a project run: its benchmark in the environments of stacks, on this machine."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from advisor.api.context import BEST_PYTHON
+from advisor.api.measurements.benchmark import BenchmarkSetup
+from advisor.api.measurements.options import ExperimentOptions, SamplingOptions
+from advisor.api.options import ProjectOptions
+from advisor.domain.words import size_text
+from advisor.experiment.arms import ExperimentArm
+from advisor.experiment.experiment import CONTROL, REFERENCE, ArmRun, Laboratory
+from knowledge.domain.errors import InputError, UnavailableError
+from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
+from knowledge.domain.identity import content_hash
+from knowledge.domain.observation import Observation
+from knowledge.domain.shared_files import lock_file
+from knowledge.evidence.conditions import Instability, instabilities
+from knowledge.store.base import KnowledgeBase
+from pi_runners.execution.benchmark import last_line
+from pi_runners.execution.campaign import Block, BlockMeasurement
+from pi_runners.execution.subprocess_runner import FreshProcesses
+from pi_runners.plan.matrix import Arm
+
+_CONTROL_NUMBER = 1
+"""Number of the control among the arms of the block."""
+_DISTURBANCES = ("throttled", "clock-jump")
+"""Codes of conditions under which a run says nothing about its arm, besides other load."""
+_LONGEST_PAUSE_SECONDS = 30.0
+_FIRST_RUN_SECONDS = 10.0
+_BUILD_SECONDS = 10.0
+_DOWNLOAD_BYTES_PER_SECOND = 20e6
+_UNPACKED_FACTOR = 4.0
+"""Size of an environment over that of its wheels, about."""
+_SLOWEST = 5.0
+"""Duration of a run over that of the reference, from which on it is killed: such an arm is not the fastest."""
+_LEAST_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(kw_only=True)
+class BenchmarkLaboratory(Laboratory):
+    """Runs the benchmark of a project in the environments of arms on this machine.
+
+    Attributes:
+        setup: The project, prepared for this machine.
+        options: Limits.
+        store: Where observations go.
+        environments: Directory of the environments.
+        arms: The arms; the first one is the reference.
+        block: The block of the observations.
+        earlier: Rounds of earlier experiments.
+        kills_slow_arms: Whether a run that takes many times longer than the reference is killed.
+        disturbance: What disturbed the last disturbed run.
+        is_over_time: Whether a run of the reference was killed at the end of the budget.
+    """
+
+    setup: BenchmarkSetup
+    options: ExperimentOptions
+    store: KnowledgeBase
+    environments: Path
+    arms: list[ExperimentArm]
+    block: Block
+    earlier: Sequence[Sequence[Observation]] = ()
+    kills_slow_arms: bool = True
+    disturbance: Instability | None = None
+    is_over_time: bool = False
+    _measurement: BlockMeasurement = field(init=False)
+    _seconds: dict[int, float] = field(default_factory=dict, init=False)
+    _disturbed: int = field(default=0, init=False)
+    _locked: dict[int, Arm] = field(default_factory=dict, init=False)
+    _fetched: dict[str, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Begin; nothing is built before it is needed."""
+        self._measurement = BlockMeasurement(self.block, FreshProcesses(), self.environments)
+
+    def run(self, round_number: int, arm: int) -> ArmRun:
+        """Run an arm once; before its first result, once more to fill the caches."""
+        number = max(arm, REFERENCE)
+        measured = self.locked_arm(number)
+        if reason := self._excess(measured):
+            return ArmRun(seconds=None, failure=reason)
+        runs = 1 if number in self._seconds else 2
+        for _ in range(runs):
+            started = time.monotonic()
+            control = replace(measured, number=_CONTROL_NUMBER, reference=False)
+            (observation,) = self._measurement.run(round_number, control if arm == CONTROL else measured)
+            if observation.status != "ok":
+                self.is_over_time = observation.status == "timed-out" and number == REFERENCE
+                self.store.add([observation])
+                return ArmRun(seconds=None, failure=last_line(observation.failure))
+            self._seconds[number] = time.monotonic() - started
+        if number == REFERENCE and self.kills_slow_arms:
+            limit = max(_LEAST_TIMEOUT_SECONDS, _SLOWEST * self._seconds[REFERENCE])
+            self._measurement.limit_runs(min(limit, self.block.timeout_seconds))
+        return self._result(observation)
+
+    def _result(self, observation: Observation) -> ArmRun:
+        disturbance = self._disturbance(observation)
+        if disturbance is not None:
+            self.disturbance = disturbance
+            # The next run waits for the end of what disturbed this one.
+            time.sleep(min(2.0**self._disturbed, _LONGEST_PAUSE_SECONDS))
+            self._disturbed += 1
+            return ArmRun(seconds=None, disturbance=disturbance.reason)
+        self._disturbed = 0
+        self.store.add([observation])
+        return ArmRun(seconds=statistics.median(observation.samples))
+
+    def _disturbance(self, observation: Observation) -> Instability | None:
+        """Return why a run says nothing about its arm: throttling, a changed clock, or load by other programs."""
+        names = ("other_cpu_percent_mean", "stolen_cpu_percent_mean")
+        load = sum(observation.telemetry.get(name, 0.0) for name in names)
+        if load > self.options.max_load:
+            return Instability(
+                code="busy",
+                reason=f"other programs used {load:.0f} % of the processor time",
+                remedy=f"stop them, or accept them with `--max-load {math.ceil(load)}`",
+            )
+        return next((reason for reason in instabilities([observation]) if reason.code in _DISTURBANCES), None)
+
+    def locked_arm(self, number: int) -> Arm:
+        """Return an arm with its exact lock."""
+        if number not in self._locked:
+            arm = self.arms[number]
+            label = arm.label or "reference"
+            self._locked[number] = Arm(
+                number=number if number == REFERENCE else number + 1,
+                lock=self.setup.locker.lock_of(arm.stack, [label], arm.python or self.setup.python),
+                framework=_compared_package(self.arms[REFERENCE]),
+                reference=number == REFERENCE,
+                indicators=(self.setup.benchmark.indicator_run(self.setup.hardware),),
+                settings=arm.settings,
+            )
+        return self._locked[number]
+
+    def _excess(self, arm: Arm) -> str:
+        """Return why the environment of an arm may not be built; empty if it exists or is within the limits."""
+        new = {p.sha256: p.size or 0 for p in arm.lock.packages if p.sha256 not in self._fetched}
+        if (self.environments / arm.lock.key / "pyvenv.cfg").exists():
+            new = {}
+        limits = (
+            (self.options.max_download_bytes, 1.0, "--max-download"),
+            (self.options.max_disk_bytes, _UNPACKED_FACTOR, "--max-disk"),
+        )
+        free = shutil.disk_usage(self.environments).free
+        if (unpacked := round(_UNPACKED_FACTOR * sum(new.values()))) > free:
+            return f"its environment needs {size_text(unpacked)}, and the disk has {size_text(free)} left"
+        for limit, factor, option in limits:
+            total = factor * (sum(self._fetched.values()) + sum(new.values()))
+            if new and limit is not None and total > limit:
+                needed = size_text(round(factor * sum(new.values())))
+                return f"its environment needs {needed}, which exceeds `{option} {size_text(limit)}`"
+        self._fetched |= new
+        return ""
+
+    def seconds_of(self, arm: int) -> float:
+        """Return the expected duration of the next run of an arm, with the building of its environment."""
+        if arm in self._seconds:
+            return self._seconds[arm]
+        run = self._seconds.get(REFERENCE, _FIRST_RUN_SECONDS)
+        own = {(c.name, c.version) for c in self.arms[arm].stack}
+        built = [{(c.name, c.version) for c in self.arms[other].stack} for other in self._seconds]
+        if own in built:
+            return run if self.arms[arm].settings else 2 * run
+        missing = [c for c in self.arms[arm].stack if not any((c.name, c.version) in other for other in built)]
+        size = sum(c.file.size or 0 for c in missing)
+        return 2 * run + _BUILD_SECONDS + size / _DOWNLOAD_BYTES_PER_SECOND
+
+    def earlier_runs(self, arm: int) -> Iterator[tuple[int, float]]:
+        """Yield the runs of an arm in earlier experiments; arms with equal stacks and settings are the same."""
+        own = self.arms[max(arm, REFERENCE)]
+        python = self.setup.locker.target(own.python or self.setup.python).python_minor
+        content = stack_content(own.stack.versions.items(), own.settings.items(), python)
+        for number, observations in enumerate(self.earlier):
+            runs = [o for o in observations if _content_of(o) == content]
+            # The reference ran once more as its own control.
+            runs.sort(key=lambda o: not o.reference)
+            place = 1 if arm == CONTROL else 0
+            if len(runs) > place:
+                yield number, statistics.median(runs[place].samples)
+
+
+@contextmanager
+def only_experiment(environments: Path) -> Iterator[None]:
+    """Refuse a second experiment on this machine: each would disturb the other."""
+    environments.mkdir(parents=True, exist_ok=True)
+    file = lock_file(environments / "experiment.lock")
+    if file is None:
+        raise UnavailableError(
+            "another experiment runs on this machine, and each would disturb the other",
+            hint="wait for its end; it stores what it measures",
+        )
+    with file:
+        yield
+
+
+def interpreter_here(options: ProjectOptions, command: str) -> str:
+    """Return the interpreter of the arms: a path, or a version of which this machine must have an interpreter."""
+    target = options.target
+    if target.hardware not in (None, "detect") or target.platform or target.names:
+        raise InputError(
+            f"`{command}` measures on this machine, so its target cannot be another one",
+            hint="leave out `--hardware`, `--platform` and `--target`, or run the command on that machine",
+        )
+    if target.python == BEST_PYTHON:
+        raise InputError(f"`{command}` measures with one interpreter", hint="name it, such as `--python 3.12`")
+    return target.python or sys.executable
+
+
+def experiment_block(setup: BenchmarkSetup, arms: Sequence[ExperimentArm], budget_seconds: float) -> Block:
+    """Return the block of the observations of an experiment; the laboratory decides what runs."""
+    content = content_hash([setup.benchmark.identity, [arm.label for arm in arms]])
+    return Block(
+        name=f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}-{content[:8]}",
+        arms=(),
+        rounds=1,
+        hardware=setup.hardware,
+        samples=1,
+        timeout_seconds=min(SamplingOptions().timeout_seconds, budget_seconds),
+        benchmark=replace(setup.benchmark, warmup_runs=_stated_warmup(setup)),
+    )
+
+
+def _stated_warmup(setup: BenchmarkSetup) -> int:
+    """Return the warm-up runs that the project states; without a statement none, because the first process is one."""
+    table = setup.context.project.settings.get("benchmark", {})
+    return setup.benchmark.warmup_runs if "warmup" in table else 0
+
+
+def earlier_rounds(setup: BenchmarkSetup, observations: Iterable[Observation]) -> list[list[Observation]]:
+    """Return the rounds in which the same program ran on this machine, oldest first."""
+    rounds: dict[tuple[str, int], list[Observation]] = {}
+    for o in observations:
+        is_same = (
+            o.status == "ok"
+            and o.indicator.parameters.get("identity") == setup.benchmark.identity
+            and o.hardware.identity == setup.hardware.identity
+        )
+        if is_same:
+            rounds.setdefault((o.block, o.round), []).append(o)
+    return [rounds[key] for key in sorted(rounds)]
+
+
+def _content_of(o: Observation) -> tuple[object, ...]:
+    python = ".".join(o.stack.python.split(".")[:2])
+    return stack_content(((p.name, p.version) for p in o.stack.packages), o.settings.items(), python)
+
+
+def stack_content(
+    packages: Iterable[tuple[str, object]], settings: Iterable[tuple[str, object]], python: str
+) -> tuple[object, ...]:
+    """Return a value that is equal for equal packages, settings and minor versions of the interpreter."""
+    return (
+        python,
+        tuple(sorted((name, str(version)) for name, version in packages)),
+        tuple(sorted((name, str(value)) for name, value in settings)),
+    )
+
+
+def _compared_package(reference: ExperimentArm) -> str:
+    """Return the package that the ratios are evidence for: a framework, if the stack has one, NumPy last."""
+    arrays = able_frameworks("arrays")
+    names = sorted(reference.stack.versions, key=lambda n: (n not in FRAMEWORKS, FRAMEWORKS.get(n) in arrays, n))
+    return names[0]
+
+
+def machine_name(setup: BenchmarkSetup) -> str:
+    """Return the model of the machine's accelerator, else of its processor."""
+    gpu = setup.hardware.gpu
+    return gpu.model if gpu else setup.hardware.cpu.model or setup.hardware.cpu.microarchitecture

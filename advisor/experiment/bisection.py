@@ -1,0 +1,413 @@
+"""Which differences between a good and a bad stack make a program slower, or make it fail.
+
+It is the isolation of differences of A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input",
+IEEE Transactions on Software Engineering 28(2), 2002, doi:10.1109/32.988498, for losses that add up. Between the good
+and the bad stack lies a path of stacks, each with one difference more. The losses of its steps sum up to the whole
+loss, whether the differences interact or not. So a part of the path that is certainly slower at its end than at its
+beginning is divided, and the other parts are left alone: with `k` culprits among `n` differences about `k log2(n)`
+stacks are built, and no number of culprits is assumed. At the end, the bad stack without the culprits is measured. If
+it is still slower, the path to it is searched again: then differences hid each other.
+
+A failure is isolated in the same way. A stack that cannot be built or that fails in another way than the bad one is
+unresolved, as in delta debugging: the path is divided at another stack.
+
+All statements hold together with the confidence, at every moment (:mod:`advisor.experiment.paired_runs`): each of the
+`2 n` parts of a path can be compared. `python -m benchmarks.bisection` compares this with other methods.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from advisor.experiment.experiment import CONTROL, ArmRun
+from advisor.experiment.paired_runs import Fit, PairedRuns
+from knowledge.domain.ratio import CONFIDENCE, Ratio
+
+Combination = frozenset[int]
+"""A stack between the two: the numbers of the differences that are as in the bad stack."""
+GOOD: Combination = frozenset()
+_MOST_DISTURBED = 6
+"""Disturbed runs one after the other after which a bisection gives up."""
+_MOST_SEARCHES = 5
+"""Searches of a path, each of which may find culprits that others hid."""
+_FIRST_ROUNDS = 4
+"""Expected number of rounds of a comparison, as long as its noise is not known."""
+
+Verdict = Literal["slower", "equal", "faster", "failing", "open"]
+"""What is certain about the bad stack compared with the good one."""
+Ending = Literal["complete", "time", "good-failed", "interrupted", "disturbed"]
+"""Why a bisection ended."""
+
+
+class CombinationLaboratory(Protocol):
+    """Where combinations run: a machine, or a simulated one."""
+
+    def run(self, round_number: int, combination: Combination, *, is_control: bool) -> ArmRun:
+        """Run a combination once; the control is the good stack, measured a second time."""
+
+    def seconds_of(self, combination: Combination) -> float:
+        """Return the expected duration of the next run of a combination, with the building of its environment."""
+
+    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, float]]:
+        """Yield the runs of a combination in earlier experiments: the number of the round, and the seconds."""
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathSection:
+    """A part of a path: from a combination to one with further differences."""
+
+    low: Combination
+    high: Combination
+
+    @property
+    def differences(self) -> Combination:
+        """The differences between its ends."""
+        return self.high - self.low
+
+    @property
+    def ends(self) -> tuple[Combination, Combination]:
+        """Its two combinations."""
+        return self.low, self.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Division:
+    """A part of a path with the combination that divides it, and the halves that are not decided yet."""
+
+    part: PathSection
+    middle: Combination
+    open: tuple[PathSection, ...]
+
+
+class _TimeOverError(Exception):
+    """Raised when the next run would not end within the budget."""
+
+
+class _DisturbedError(Exception):
+    """Raised when too many runs were disturbed."""
+
+
+@dataclass
+class Bisection:
+    """The differences between a good and a bad stack, with what was measured so far.
+
+    Attributes:
+        needs: For each difference, the earlier ones that it needs: it cannot be as in the bad stack without them.
+        laboratory: Where combinations run.
+        budget_seconds: Time until it ends.
+        tolerance: Loss of speed that does not matter, as a fraction.
+        confidence: Probability that all statements hold.
+        notify: Called before each run with the round and the combination; ``None`` stands for the control.
+        runs: The runs.
+        controls: Runs of the good stack and of its control (A/A).
+        failures: Why combinations failed.
+        culprits: Parts of paths that explain the loss, each of one difference, unless none in between could run.
+        without: The bad stack without the culprits, once it is known.
+        verdict: What is certain about the bad stack.
+        ending: Why it ended.
+        is_recovered: Whether the bad stack without the culprits is as fast as the good one; ``None`` if not certain.
+    """
+
+    needs: Sequence[Combination]
+    laboratory: CombinationLaboratory
+    budget_seconds: float
+    tolerance: float = 0.02
+    confidence: float = CONFIDENCE
+    notify: Callable[[int, Combination | None], None] = lambda *_: None
+    runs: PairedRuns = field(default_factory=PairedRuns)
+    controls: PairedRuns = field(default_factory=PairedRuns)
+    failures: dict[Combination, str] = field(default_factory=dict)
+    culprits: list[PathSection] = field(default_factory=list)
+    without: Combination | None = None
+    verdict: Verdict = "open"
+    ending: Ending = "time"
+    is_recovered: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self.bad: Combination = frozenset(range(len(self.needs)))
+        self.rounds = 0
+        self.counts: dict[Combination, int] = defaultdict(int)
+        self._numbers: dict[Combination, int] = {}
+        self._open: tuple[PathSection, ...] = ()
+        self._disturbed = 0
+        self._end = self.laboratory.now() + self.budget_seconds
+        self.earlier_runs = 0
+        for combination in (GOOD, self.bad):
+            self._number(combination)
+
+    def _number(self, combination: Combination) -> int:
+        """Return the number of a combination among those that were needed so far; that of the good stack is 0.
+
+        Its runs in earlier experiments are taken into account.
+        """
+        if combination not in self._numbers:
+            self._numbers[combination] = len(self._numbers)
+            for is_control in (False, True) if combination == GOOD else (False,):
+                for number, seconds in self.laboratory.earlier_runs(combination, is_control=is_control):
+                    self._record(number, combination, seconds, is_control=is_control)
+                    self.rounds = max(self.rounds, number + 1)
+                    self.earlier_runs += 1
+        return self._numbers[combination]
+
+    def _record(self, round_number: int, combination: Combination, seconds: float, *, is_control: bool) -> None:
+        if combination == GOOD:
+            self.controls.add(round_number, CONTROL if is_control else 0, seconds)
+        if not is_control:
+            self.runs.add(round_number, self._number(combination), seconds)
+            self.counts[combination] += 1
+
+    def run(self) -> None:
+        """Measure until the loss is explained, the time is over, or Ctrl-C."""
+        try:
+            self._run()
+        except _TimeOverError:
+            self.ending = "time"
+        except _DisturbedError:
+            self.ending = "disturbed"
+        except KeyboardInterrupt:
+            self.ending = "interrupted"
+
+    def _run(self) -> None:
+        if self._fails(GOOD):
+            self.ending = "good-failed"
+            return
+        if self._fails(self.bad):
+            self.verdict = "failing"
+            self._isolate(self._search_failure, lambda without: not self._fails(without))
+        else:
+            self.verdict = self._compare(PathSection(low=GOOD, high=self.bad))
+            if self.verdict == "slower":
+                self._isolate(self._search_loss, self._is_recovered)
+        self.ending = "complete"
+
+    def _isolate(
+        self, search: Callable[[PathSection], Iterable[PathSection]], is_recovered: Callable[[Combination], bool | None]
+    ) -> None:
+        """Search the path to the bad stack, then those to the bad stack without the culprits, until it recovers."""
+        high = self.bad
+        for _ in range(_MOST_SEARCHES):
+            new = list(search(PathSection(low=GOOD, high=high)))
+            self.without = high = self.without_culprits()
+            self.is_recovered = is_recovered(high) if self.culprits else False
+            if self.is_recovered or not new:
+                return
+
+    def without_culprits(self) -> Combination:
+        """Return the bad stack without the culprits, and without the differences that need them."""
+        removed = frozenset().union(*(part.differences for part in self.culprits))
+        present: set[int] = set()
+        for difference in sorted(self.bad - removed):
+            if self.needs[difference] <= present:
+                present.add(difference)
+        return frozenset(present)
+
+    def _middles(self, part: PathSection) -> Iterator[Combination]:
+        """Yield the combinations between the ends of a part that do not fail, those in the middle first."""
+        order = sorted(part.differences)
+        for size in sorted(range(1, len(order)), key=lambda size: abs(2 * size - len(order))):
+            middle = part.low | frozenset(order[:size])
+            if middle not in self.failures:
+                yield middle
+
+    # Speed
+
+    def _compare(self, part: PathSection) -> Verdict:
+        """Measure the ends of a part until their difference is certain."""
+        while (verdict := self.verdict_of(part)) == "open":
+            self._round((part,))
+        return verdict
+
+    def _is_recovered(self, without: Combination) -> bool | None:
+        if without == GOOD:
+            return True
+        if self._fails(without):
+            return None
+        return self._compare(PathSection(low=GOOD, high=without)) in ("equal", "faster")
+
+    def verdict_of(self, part: PathSection) -> Verdict:
+        """Return what is certain about the end of a part compared with its beginning."""
+        fit, low, high = self.runs.fit(), self._number(part.low), self._number(part.high)
+        loss, half = fit.difference(low, high), fit.half_width(low, high, error=self.error)
+        tolerance = math.log1p(self.tolerance)
+        if abs(loss) + half < tolerance:
+            return "equal"
+        # Of a loss that is about half the tolerance, either may be said: each takes few rounds.
+        if loss - half > 0 and loss > tolerance / 2:
+            return "slower"
+        return "faster" if loss + half < 0 and -loss > tolerance / 2 else "open"
+
+    @property
+    def error(self) -> float:
+        """Probability that one of the comparisons ever misses the truth: the parts of a path are a binary tree."""
+        return (1 - self.confidence) / (2 * len(self.needs) + 2)
+
+    def _search_loss(self, whole: PathSection) -> Iterator[PathSection]:
+        """Yield the parts of one difference that are certainly slower at their end than at their beginning."""
+        slower: list[PathSection] = [whole]
+        divisions: list[_Division] = []
+        while slower or divisions:
+            for part in slower:
+                middle = next(self._middles(part), None)
+                if middle is None:
+                    self.culprits.append(part)
+                    yield part
+                else:
+                    halves = (PathSection(low=part.low, high=middle), PathSection(low=middle, high=part.high))
+                    divisions.append(_Division(part=part, middle=middle, open=halves))
+            # What earlier runs decide needs no round.
+            divisions, slower = self._decided(divisions)
+            if divisions and not slower:
+                self._round([half for division in divisions for half in division.open])
+
+    def _decided(self, divisions: Iterable[_Division]) -> tuple[list[_Division], list[PathSection]]:
+        """Return the divisions with an open half, and the parts to divide next."""
+        remaining, slower = [], []
+        for division in divisions:
+            if division.middle in self.failures:
+                slower.append(division.part)
+                continue
+            verdicts = {half: self.verdict_of(half) for half in division.open}
+            slower += [half for half, verdict in verdicts.items() if verdict == "slower"]
+            if still := tuple(half for half, verdict in verdicts.items() if verdict == "open"):
+                remaining.append(_Division(part=division.part, middle=division.middle, open=still))
+        return remaining, slower
+
+    def _round(self, parts: Sequence[PathSection]) -> None:
+        """Run the ends of parts once each, in even rounds also the control."""
+        self._open = tuple(parts)
+        combinations: list[Combination | None] = [
+            *dict.fromkeys(end for part in parts for end in part.ends if end not in self.failures)
+        ]
+        if GOOD in combinations and self.rounds % 2 == 0:
+            combinations.append(None)
+        # Each round begins with another combination, so that none always has the same place.
+        shift = self.rounds % len(combinations)
+        for combination in (*combinations[shift:], *combinations[:shift]):
+            self._measure(combination)
+        self.rounds += 1
+
+    # Failures
+
+    def _fails(self, combination: Combination) -> bool:
+        """Return whether a combination fails, twice; it runs unless that is known."""
+        self._number(combination)
+        if not self.counts[combination] and combination not in self.failures:
+            self._measure(combination)
+            self.rounds += 1
+        return combination in self.failures
+
+    def _search_failure(self, whole: PathSection) -> Iterator[PathSection]:
+        """Yield the part of one difference whose end fails as the bad stack, while its beginning does not."""
+        low, high = whole.low, whole.high
+        unresolved: set[Combination] = set()
+        while True:
+            part = PathSection(low=low, high=high)
+            order = sorted(part.differences)
+            sizes = sorted(range(1, len(order)), key=lambda size: abs(2 * size - len(order)))
+            middles = (low | frozenset(order[:size]) for size in sizes)
+            middle = next((middle for middle in middles if middle not in unresolved), None)
+            if middle is None:
+                self.culprits.append(part)
+                yield part
+                return
+            self._open = (part,)
+            if not self._fails(middle):
+                low = middle
+            elif is_same_failure(self.failures[middle], self.failures[whole.high]):
+                high = middle
+            else:
+                unresolved.add(middle)
+
+    # Runs
+
+    def _measure(self, combination: Combination | None) -> None:
+        """Run a combination, or the control; a failure is repeated once to be sure."""
+        stack = GOOD if combination is None else combination
+        if stack in self.failures:
+            return
+        failure = ""
+        for _ in range(2):
+            run = self._quiet_run(combination, stack)
+            if run.seconds is not None:
+                self._record(self.rounds, stack, run.seconds, is_control=combination is None)
+                return
+            failure = run.failure
+        self.failures[stack] = failure
+
+    def _quiet_run(self, combination: Combination | None, stack: Combination) -> ArmRun:
+        while True:
+            needed = self.laboratory.seconds_of(stack) if self.counts[GOOD] else 0.0
+            if self.laboratory.now() + needed > self._end:
+                raise _TimeOverError
+            self.notify(self.rounds, combination)
+            run = self.laboratory.run(self.rounds, stack, is_control=combination is None)
+            if not run.disturbance:
+                self._disturbed = 0
+                return run
+            self._disturbed += 1
+            if self._disturbed >= _MOST_DISTURBED:
+                raise _DisturbedError
+
+    # What is known
+
+    def slowdown(self, part: PathSection) -> Ratio | None:
+        """Return the time at the end of a part over that at its beginning; ``None`` before it is known."""
+        low, high = self._number(part.low), self._number(part.high)
+        return self.runs.fit().ratio(low, high, error=self.error)
+
+    def control_ratio(self) -> Ratio | None:
+        """Return the speed of the good stack over itself (A/A); ``None`` if it did not run twice often enough."""
+        return self.controls.fit().ratio(CONTROL, 0, error=1 - self.confidence)
+
+    def seconds_left(self) -> float:
+        """Return about how long it would take until the loss is explained."""
+        fit = self.runs.fit()
+        return sum(self._seconds_left(part, fit) for part in self._open or (PathSection(low=GOOD, high=self.bad),))
+
+    def _seconds_left(self, part: PathSection, fit: Fit) -> float:
+        low, high = self._number(part.low), self._number(part.high)
+        loss, half = fit.difference(low, high), fit.half_width(low, high, error=self.error)
+        number, rounds = min(self.counts[part.low], self.counts[part.high]), _FIRST_ROUNDS
+        tolerance = math.log1p(self.tolerance)
+        if math.isfinite(half):
+            margin = max(abs(loss), tolerance - abs(loss), tolerance / 2)
+            rounds = max(1, math.ceil(number * (half / margin) ** 2) - number)
+        seconds = sum(map(self.laboratory.seconds_of, part.ends))
+        return rounds * seconds * (1 + math.log2(max(1, len(part.differences))))
+
+
+def is_same_failure(failure: str, other: str) -> bool:
+    """Return whether two failures have the same message, whatever numbers and addresses it has."""
+    return _without_numbers(failure) == _without_numbers(other)
+
+
+def _without_numbers(text: str) -> str:
+    return re.sub(r"0x[0-9a-fA-F]+|[0-9]+", "0", text)
+
+
+def in_needed_order(implied: Sequence[Iterable[int]]) -> list[frozenset[int]]:
+    """Return groups of items that need each other, each after those that it needs.
+
+    Args:
+        implied: For each item, the items that it needs.
+    """
+    import networkx
+
+    graph: networkx.DiGraph[int] = networkx.DiGraph()
+    graph.add_nodes_from(range(len(implied)))
+    graph.add_edges_from((item, needed) for item, others in enumerate(implied) for needed in others)
+    groups = networkx.condensation(graph)
+    # Equal input gives equal order: by the smallest item of each group.
+    order = networkx.lexicographical_topological_sort(
+        groups.reverse(), key=lambda group: min(groups.nodes[group]["members"])
+    )
+    return [frozenset(groups.nodes[group]["members"]) for group in order]

@@ -1,0 +1,220 @@
+"""Bisections on simulated machines: which differences they find, and which they do not invent."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from advisor.experiment.bisection import Bisection, Combination, in_needed_order, is_same_failure
+from advisor.experiment.experiment import ArmRun
+
+NUMBER = 12
+
+
+@dataclass
+class SimulatedMachine:
+    """Differences with losses (logarithms of seconds), noise, and combinations that fail."""
+
+    loss: Callable[[Combination], float]
+    seed: int = 0
+    deviation: float = 0.004
+    failure: Callable[[Combination], str] = lambda combination: ""
+    earlier: Sequence[tuple[int, Combination, bool, float]] = ()
+    runs: int = 0
+    results: list[tuple[int, Combination, bool, float]] = field(default_factory=list)
+    combinations: set[Combination] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._rounds: dict[int, float] = {}
+
+    def run(self, round_number: int, combination: Combination, *, is_control: bool) -> ArmRun:
+        self.runs += 1
+        self.combinations.add(combination)
+        if failure := self.failure(combination):
+            return ArmRun(seconds=None, failure=failure)
+        # Load and clocks of the machine change from round to round.
+        drift = self._rounds.setdefault(round_number, self._random.gauss(0, 0.03))
+        seconds = math.exp(self.loss(combination) + drift + self._random.gauss(0, self.deviation))
+        self.results.append((round_number, combination, is_control, seconds))
+        return ArmRun(seconds=seconds)
+
+    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterator[tuple[int, float]]:
+        for number, ran, was_control, seconds in self.earlier:
+            if (ran, was_control) == (combination, is_control):
+                yield number, seconds
+
+    def seconds_of(self, combination: Combination) -> float:
+        return 1.0
+
+    def now(self) -> float:
+        return float(self.runs)
+
+
+def added(losses: Mapping[int, float]) -> Callable[[Combination], float]:
+    """Return the loss of a combination whose differences have these losses."""
+    return lambda combination: sum(loss for difference, loss in losses.items() if difference in combination)
+
+
+def bisected(machine: SimulatedMachine, needs: Sequence[Combination] = (), budget: float = 5_000) -> Bisection:
+    bisection = Bisection(needs=needs or [frozenset()] * NUMBER, laboratory=machine, budget_seconds=budget)
+    bisection.run()
+    return bisection
+
+
+def names(bisection: Bisection) -> list[list[int]]:
+    return sorted(sorted(part.differences) for part in bisection.culprits)
+
+
+def test_both_of_two_culprits_of_5_percent_are_found_and_nothing_else() -> None:
+    right = 0
+    for seed in range(100):
+        pair = sorted(random.Random(seed).sample(range(NUMBER), 2))
+        bisection = bisected(SimulatedMachine(added(dict.fromkeys(pair, math.log(1.05))), seed))
+        right += names(bisection) == [[number] for number in pair]
+        assert bisection.is_recovered
+        assert bisection.without == bisection.bad - frozenset(pair)
+
+    assert right >= 95
+
+
+def test_nothing_is_invented_without_a_difference() -> None:
+    verdicts = [bisected(SimulatedMachine(added({}), seed, deviation=0.01)).verdict for seed in range(200)]
+
+    assert verdicts.count("equal") >= 190
+    assert verdicts.count("open") == 0
+
+
+def test_a_loss_below_the_tolerance_is_no_loss() -> None:
+    assert bisected(SimulatedMachine(added({3: 0.004}))).verdict == "equal"
+
+
+def test_a_faster_bad_stack_is_named_so() -> None:
+    assert bisected(SimulatedMachine(added({3: -0.06}))).verdict == "faster"
+
+
+def test_a_culprit_that_a_gain_hides_in_the_whole_is_found_where_the_path_divides_them() -> None:
+    bisection = bisected(SimulatedMachine(added({2: 0.10, 9: -0.05})))
+
+    assert names(bisection) == [[2]]
+    assert bisection.is_recovered
+
+
+def test_a_search_names_both_culprits_that_hide_each_other() -> None:
+    # Each of them alone makes the program take the slow way.
+    bisection = bisected(SimulatedMachine(lambda c: 0.08 if c & {1, 7} else 0.0))
+
+    assert names(bisection) == [[1], [7]]
+    assert bisection.is_recovered
+
+
+def test_of_differences_that_are_slow_only_together_one_is_enough_to_recover() -> None:
+    bisection = bisected(SimulatedMachine(lambda c: 0.08 if c >= {1, 7} else 0.0))
+
+    assert names(bisection) == [[7]]
+    assert bisection.is_recovered
+
+
+def test_a_loss_of_many_small_differences_is_not_explained_by_any() -> None:
+    bisection = bisected(SimulatedMachine(added(dict.fromkeys(range(NUMBER), 0.004))))
+
+    assert bisection.verdict == "slower"
+    assert names(bisection) == []
+    assert bisection.is_recovered is False
+
+
+def test_a_failure_is_found_with_few_runs_and_a_second_one_behind_it() -> None:
+    machine = SimulatedMachine(added({}), failure=lambda c: "ImportError: broken" if c & {4, 10} else "")
+    bisection = bisected(machine)
+
+    assert bisection.verdict == "failing"
+    assert names(bisection) == [[4], [10]]
+    assert bisection.is_recovered
+    assert machine.runs <= 25
+
+
+def test_another_failure_between_the_ends_is_unresolved_and_not_the_culprit() -> None:
+    # Difference 3 fails without 4, as versions that do not work together do.
+    def failure(combination: Combination) -> str:
+        if 3 in combination and 4 not in combination:
+            return "AttributeError: no `x`"
+        return "ImportError: broken" if 8 in combination else ""
+
+    assert names(bisected(SimulatedMachine(added({}), failure=failure))) == [[8]]
+
+
+def test_a_culprit_that_cannot_run_alone_is_named_with_its_neighbour() -> None:
+    def failure(combination: Combination) -> str:
+        return "AttributeError" if (3 in combination) != (4 in combination) else ""
+
+    bisection = bisected(SimulatedMachine(added({3: 0.06}), failure=failure))
+
+    assert names(bisection) == [[3, 4]]
+    assert bisection.is_recovered
+
+
+def test_a_failing_good_stack_ends_it() -> None:
+    bisection = bisected(SimulatedMachine(added({}), failure=lambda c: "" if c else "crash"))
+
+    assert bisection.ending == "good-failed"
+
+
+def test_the_budget_ends_it_with_what_is_known() -> None:
+    bisection = bisected(SimulatedMachine(added({3: 0.06}), deviation=0.05), budget=40)
+
+    assert (bisection.verdict, bisection.ending) == ("open", "time")
+    assert bisection.seconds_left() > 40
+
+
+def test_runs_of_an_earlier_bisection_are_not_repeated() -> None:
+    losses = added({3: 0.06, 5: 0.06})
+    whole = SimulatedMachine(losses)
+    bisected(whole)
+    first = SimulatedMachine(losses)
+    bisected(first, budget=whole.runs / 2)
+    second = SimulatedMachine(losses, seed=1, earlier=first.results)
+
+    bisection = bisected(second)
+
+    assert bisection.earlier_runs == first.runs > 0
+    assert names(bisection) == [[3], [5]]
+    assert second.runs < whole.runs
+
+
+@hypothesis.given(
+    strategies.lists(strategies.integers(0, 7), unique=True, max_size=3),
+    strategies.lists(strategies.frozensets(strategies.integers(0, 6), max_size=2), min_size=8, max_size=8),
+)
+def test_every_combination_has_what_it_needs_and_the_loss_is_recovered(
+    culprits: list[int], drawn: list[Combination]
+) -> None:
+    needs = [frozenset(other for other in others if other < number) for number, others in enumerate(drawn)]
+    machine = SimulatedMachine(added(dict.fromkeys(culprits, 0.06)), seed=len(culprits), deviation=0.001)
+    bisection = bisected(machine, needs)
+
+    assert all(needs[difference] <= combination for combination in machine.combinations for difference in combination)
+    assert names(bisection) == [[number] for number in sorted(culprits)]
+    assert bisection.is_recovered or not culprits
+
+
+@pytest.mark.parametrize(
+    ("failure", "other", "same"),
+    [
+        ("killed after 600 seconds", "killed after 300 seconds", True),
+        ("<object at 0x7f31>", "<object at 0x1a2b>", True),
+        ("ImportError: a", "ImportError: b", False),
+    ],
+)
+def test_failures_are_the_same_whatever_their_numbers_are(failure: str, other: str, same: bool) -> None:
+    assert is_same_failure(failure, other) is same
+
+
+def test_items_that_need_each_other_form_a_group_after_what_they_need() -> None:
+    # 0 and 2 need each other and 3; 1 is alone.
+    assert in_needed_order([[2], [], [0, 3], []]) == [{1}, {3}, {0, 2}]

@@ -1,0 +1,180 @@
+"""The statistics of experiments: intervals that hold at all times, decisions, and the choice of the next arms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from advisor.experiment.belief import prior_belief
+from advisor.experiment.change import Change
+from advisor.experiment.decision import Race
+from advisor.experiment.experiment import REFERENCE, ArmRun, Experiment, Laboratory, Plan
+from advisor.experiment.paired_runs import PairedRuns, anytime_quantile
+from knowledge.domain.ratio import Ratio
+
+
+def test_ratios_and_their_spread_are_those_of_least_squares_with_rounds() -> None:
+    random = np.random.default_rng(1)
+    rounds = [(0, 1, 2), (0, 2), (0, 1, 3), (1, 3), (0, 1, 2, 3)]
+    runs, rows, values = PairedRuns(), [], []
+    for number, arms in enumerate(rounds):
+        level = random.normal()
+        for arm in arms:
+            seconds = math.exp(level + 0.1 * arm + random.normal(0, 0.05))
+            runs.add(number, arm, seconds)
+            rows.append([float(number == r) for r in range(len(rounds))] + [float(arm == a) for a in (1, 2, 3)])
+            values.append(math.log(seconds))
+
+    fit = runs.fit()
+
+    # The same model, written out: a column for each round, and one for each arm but the first.
+    design, y = np.array(rows), np.array(values)
+    solution, residual, rank, _ = np.linalg.lstsq(design, y, rcond=None)
+    assert fit.degrees == len(values) - rank
+    assert fit.logarithms == pytest.approx([0.0, *(-solution[len(rounds) :])])
+    assert fit.variance == pytest.approx(residual[0] / fit.degrees)
+    assert fit.covariance[1:, 1:] == pytest.approx(np.linalg.inv(design.T @ design)[len(rounds) :, len(rounds) :])
+
+
+def test_the_interval_is_where_the_bayes_factor_of_the_paper_reaches_the_inverse_error() -> None:
+    # Lindon et al. 2022: a mixture of densities over the density at the hypothesis, the variance integrated out.
+    spread, degrees, error, mixture = 2 / 7, 9, 0.01, 25.0
+    t = anytime_quantile(spread, degrees, error=error)
+
+    ratio = spread / (spread + mixture)
+    power = (degrees + 1) / 2
+    factor = math.sqrt(ratio) * ((1 + t**2 / degrees) / (1 + ratio * t**2 / degrees)) ** power
+    assert factor == pytest.approx(1 / error)
+
+
+def test_an_interval_rarely_ever_misses_the_truth_however_long_one_looks() -> None:
+    misses, experiments = 0, 400
+    for seed in range(experiments):
+        random, runs = np.random.default_rng(seed), PairedRuns()
+        for number in range(30):
+            for arm in (0, 1, 2):
+                runs.add(number, arm, math.exp(random.normal(0, 0.01)))
+            fit = runs.fit()
+            if abs(fit.difference(1, 0)) > fit.half_width(1, 0, error=0.05):
+                misses += 1
+                break
+
+    # 400 experiments that each miss with probability 0.05 miss more than 32 times with probability 0.003.
+    assert misses <= 32
+    # An interval for a fixed number of rounds would miss in about a third of them.
+    assert misses < experiments / 10
+
+
+def test_the_reference_stays_unless_another_arm_is_certainly_faster() -> None:
+    race = Race(tolerance=0.02, most_arms=3)
+    belief = prior_belief([(), (_change("a"),), (_change("b"),)])
+    for number in range(4):
+        for arm, seconds in enumerate((1.0, 1.0 + 0.001 * number, 0.8 + 0.001 * number)):
+            race.runs.add(number, arm, seconds)
+
+    decision = race.decide(belief)
+
+    assert (decision.choice, decision.is_certain) == (2, True)
+    # An arm that is certainly slower than another one never comes back.
+    assert {0, 1} <= race.dropped
+
+
+def test_an_arm_that_is_improbably_better_need_not_run() -> None:
+    hopeless, unknown = _change("hopeless", mean=-0.5, deviation=0.05), _change("unknown")
+    race = Race(tolerance=0.02, most_arms=3)
+    for number in range(6):
+        race.runs.add(number, 0, 1.0 + 0.002 * (number % 2))
+
+    decision = race.decide(prior_belief([(), (hopeless,), (unknown,)]))
+
+    assert decision.set_aside == {1}
+    assert set(decision.open) == {2}
+    assert not decision.is_certain
+
+
+class _Machine(Laboratory):
+    """A machine on which changes have true gains; some arms fail."""
+
+    def __init__(self, gains: Sequence[float], *, seed: int = 0, failing: Sequence[int] = ()) -> None:
+        self.random = np.random.default_rng(seed)
+        self.gains = [0.0, *gains]
+        self.failing = failing
+        self.time = 0.0
+        self.ran: list[int] = []
+
+    def run(self, round_number: int, arm: int) -> ArmRun:
+        self.time += 10
+        self.ran.append(arm)
+        if arm in self.failing:
+            return ArmRun(seconds=None, failure="it crashes")
+        return ArmRun(seconds=math.exp(-self.gains[max(arm, REFERENCE)] + self.random.normal(0, 0.005)))
+
+    def seconds_of(self, arm: int) -> float:
+        return 10.0
+
+    def combine(self, changes: Sequence[Change]) -> bool:
+        self.gains.append(sum(self.gains[int(change.name)] for change in changes))
+        return True
+
+    def now(self) -> float:
+        return self.time
+
+
+def _change(name: str, *, mean: float = 0.0, deviation: float = 0.06, numerics: str = "exact") -> Change:
+    gain = Ratio(mean=mean, variance=deviation**2)
+    return Change(name=name, value="on", is_setting=True, numerics=numerics, gain=gain)  # type: ignore[arg-type]
+
+
+def _experiment(machine: _Machine, *numerics: str, minutes: float = 60) -> Experiment:
+    arms: list[tuple[Change, ...]] = [(), *((_change(str(n), numerics=kind),) for n, kind in enumerate(numerics, 1))]
+    experiment = Experiment(plan=Plan(budget_seconds=60 * minutes), arms=arms, laboratory=machine)
+    experiment.run()
+    return experiment
+
+
+def test_changes_that_gain_alone_are_combined_and_the_combination_is_measured() -> None:
+    machine = _Machine([0.1, 0.0, 0.2])
+    experiment = _experiment(machine, "exact", "exact", "exact")
+
+    assert [change.name for change in experiment.arms[experiment.decision.choice]] == ["3", "1"]
+    assert experiment.ending == "certain"
+    ratio = experiment.ratio(experiment.decision.choice)
+    assert ratio is not None
+    assert ratio.low < math.exp(0.3) < ratio.high
+
+
+def test_equal_results_are_tried_before_other_orders_and_reduced_precision_last() -> None:
+    machine = _Machine([0.0, 0.0, 0.0])
+    _experiment(machine, "reduced", "exact", "reordered")
+
+    first = [machine.ran.index(arm) for arm in (2, 3, 1)]
+    assert first == sorted(first)
+
+
+def test_a_failing_arm_is_dropped_and_a_failing_reference_ends_the_experiment() -> None:
+    experiment = _experiment(_Machine([0.0, 0.1], failing=[1]), "exact", "exact")
+    assert experiment.failures == {1: "it crashes"}
+    assert experiment.decision.choice == 2
+
+    failed = _experiment(_Machine([0.1], failing=[0]), "exact")
+    assert (failed.ending, failed.failures[REFERENCE]) == ("failed", "it crashes")
+
+
+def test_the_end_of_the_time_leaves_arms_open_and_says_how_long_they_would_take() -> None:
+    experiment = _experiment(_Machine([0.001, -0.001]), "exact", "exact", minutes=1.5)
+
+    assert (experiment.ending, experiment.decision.choice) == ("time", REFERENCE)
+    assert experiment.decision.open
+    assert 30 < experiment.seconds_left() < 3600
+
+
+def test_of_two_hundred_projects_with_equal_arms_few_get_another_lock() -> None:
+    changed = 0
+    for seed in range(200):
+        machine = _Machine([0.0] * 6, seed=seed)
+        changed += _experiment(machine, *["exact"] * 6, minutes=30).decision.choice != REFERENCE
+
+    assert changed <= 10
