@@ -67,7 +67,7 @@ def test_with_consent_the_command_runs_once_and_the_benchmark_is_written(init: I
         "command": "python serve.py --requests 30000",
         "metric": {"pattern": "mean *latency: *([0-9.eE+-]+) *ms", "unit": "ms", "better": "lower"},
     }
-    assert "options   --requests 30000  few steps (default 20000, serve.py:18)" in completed.stdout
+    assert "options   --requests 30000  as you named it (default 20000, serve.py:18)" in completed.stdout
     assert "of the line `mean latency: " in completed.stdout
     assert f"with Python {sys.version.split()[0]}, lib 1.0" in completed.stdout
     assert completed.stderr.endswith(
