@@ -142,10 +142,10 @@ def _values(
     for choice in framework.choices:
         if choice.value == framework.default:
             continue
-        is_from_outside = bool(choice.environment or choice.processors or choice.imports)
+        is_applied = choice.is_measurable and (choice.code or choice.environment or choice.processors)
         values: Iterable[Scalar] = (choice.value,) if choice.value != ANY else _numbers(setting, hardware)
         for value in values:
-            if is_from_outside or benchmark.options_of({setting.name: value}):
+            if is_applied or benchmark.options_of({setting.name: value}):
                 yield value, choice
 
 
