@@ -3,8 +3,8 @@
 The outermost call of a module with parameters is what a person would write the code around: ``model(images)``. A result
 becomes float32 again, so that what follows, such as the loss, computes in float32.
 
-``torch.compile`` is not applied here: checked with PyTorch 2.13, compiled modules whose calls are replaced were compiled
-several times more than ``torch.compile(model)`` compiles them, so another program would be measured.
+``torch.compile`` is not applied here. Checked with PyTorch 2.13: with replaced calls it compiled more graphs than
+``torch.compile(model)`` does, and gave other numbers, so another program would be measured.
 """
 
 import threading
