@@ -379,7 +379,7 @@ def _check_settings(arm: Arm, benchmark: Benchmark) -> None:
                 f"no framework of the stack `{arm.lock.label}` has the setting `{name}={value}`",
                 hint="`advisor pi settings` lists all settings and their frameworks",
             )
-        if name not in by_option and any(choice.needs_program for choice in choices):
+        if name not in by_option and not all(choice.is_measurable for choice in choices):
             code = [line for backend in arm.program_backends for line in code_of({name: value}, backend)]
             raise InputError(
                 f"`{name}={value}` needs code in the program",

@@ -59,7 +59,7 @@ class MeasuredProgram:
         """
         if choice.numerics == "reduced" and not allows_reduced:
             return False
-        return self.benchmark is None or not choice.needs_program or bool(self.benchmark.options_of({name: value}))
+        return self.benchmark is None or choice.is_measurable or bool(self.benchmark.options_of({name: value}))
 
     def arm(
         self,
