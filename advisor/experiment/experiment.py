@@ -45,11 +45,13 @@ class ArmRun:
         seconds: Its result in seconds, or what stands for seconds; ``None`` if it failed.
         failure: Why it failed.
         disturbance: Why its result says nothing about the arm, such as other load; empty if nothing is wrong.
+        result: What the program computed, such as its loss; ``None`` if that is not known.
     """
 
     seconds: float | None
     failure: str = ""
     disturbance: str = ""
+    result: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ class Experiment:
         failures: Why arms failed.
         counts: Number of runs of each arm.
         controls: Runs of the reference and of its control (A/A).
+        results: What the program computed in each run of an arm.
         ending: Why the experiment ended.
     """
 
@@ -117,6 +120,7 @@ class Experiment:
     failures: dict[int, str] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     controls: PairedRuns = field(default_factory=PairedRuns)
+    results: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     ending: Ending = "time"
 
     def __post_init__(self) -> None:
@@ -142,6 +146,8 @@ class Experiment:
             self.failures[arm] = run.failure
             self.race.dropped.add(arm)
             return
+        if run.result is not None:
+            self.results[max(arm, REFERENCE)].append(run.result)
         if arm in (REFERENCE, CONTROL):
             self.controls.add(round_number, arm, run.seconds)
         if arm != CONTROL:

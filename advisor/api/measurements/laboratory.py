@@ -121,7 +121,8 @@ class BenchmarkLaboratory(Laboratory):
         self._disturbed = 0
         self.store.add(observations)
         self._units = self._units or {o.indicator.label: statistics.median(o.samples) for o in observations}
-        return ArmRun(seconds=self.program.seconds(observations, self._units))
+        result = observations[0].metrics.get("result")
+        return ArmRun(seconds=self.program.seconds(observations, self._units), result=result)
 
     def _disturbance(self, observation: Observation) -> Instability | None:
         """Return why a run says nothing about its arm: throttling, a changed clock, or load by other programs."""
