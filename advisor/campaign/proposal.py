@@ -366,10 +366,9 @@ class _BlockMaker:
         if not arms or not runs or not decisions:
             return
         cells = {(arm, run): arm * len(runs) + run for arm in range(len(arms)) for run in range(len(runs))}
-        programs = [_program(run) for run in runs]
         across, within = self.model.explained_by(
-            [self._ratio(number, arm, run) for number, arm in enumerate(arms) for run in runs],
-            programs * len(arms),
+            self._ratios(arms, runs),
+            [_program(run) for run in runs] * len(arms),
             [compared for d in decisions for compared in d.compared],
         )
         costs = BlockCosts(
@@ -382,24 +381,34 @@ class _BlockMaker:
         block = PossibleBlock(cells=cells, costs=costs, decisions=decisions, across=across, within=within)
         yield _Candidate(framework=self.model.name, reference=self.reference, arms=arms, runs=runs, block=block)
 
-    def _ratio(self, number: int, arm: _Arm, run: IndicatorRun) -> Contrast:
-        """Return a ratio as it will be measured, but its mean; it is as exact as those that were measured."""
+    def _ratios(self, arms: Sequence[_Arm], runs: Sequence[IndicatorRun]) -> list[Contrast]:
+        """Return the ratios of arms at programs as they will be measured, but their means.
+
+        They are as exact as those that were measured.
+        """
         measured = [c for c in self.model.measured.contrasts if c.family != PUBLISHED and not c.is_control]
-        return Contrast(
-            block="proposed",
-            arm=number,
-            label=run.label,
-            family=run.name,
-            backend=run.backend,
-            framework=self.model.name,
-            machine=self.model.machine,
-            side=arm.side,
-            reference=self.model.side(self.reference),
-            mean=0.0,
-            rounds=ROUNDS,
-            error=statistics.median([c.error for c in measured] or [_ERROR]),
-            common=statistics.median([c.common for c in measured] or [_ERROR]),
-        )
+        error = statistics.median([c.error for c in measured] or [_ERROR])
+        common = statistics.median([c.common for c in measured] or [_ERROR])
+        reference = self.model.side(self.reference)
+        return [
+            Contrast(
+                block="proposed",
+                arm=number,
+                label=run.label,
+                family=run.name,
+                backend=run.backend,
+                framework=self.model.name,
+                machine=self.model.machine,
+                side=arm.side,
+                reference=reference,
+                mean=0.0,
+                rounds=ROUNDS,
+                error=error,
+                common=common,
+            )
+            for number, arm in enumerate(arms)
+            for run in runs
+        ]
 
 
 def _settings_of(values: Mapping[str, ComparedSetting], option: str) -> dict[str, str]:

@@ -22,6 +22,7 @@ from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
 from knowledge.hardware.this_machine import installed_libraries
+from pi_runners.execution.benchmark import Benchmark
 
 MOST_RELEASES = 5
 """Releases of a package that are arms, in addition to that of the reference."""
@@ -91,9 +92,17 @@ def _spread(versions: Sequence[Version], own: Version) -> list[str]:
 
 
 def setting_changes(
-    request: ResolutionRequest, stack: CandidateStack, hardware: HardwareProfile, *, allows_reduced: bool
+    request: ResolutionRequest,
+    stack: CandidateStack,
+    hardware: HardwareProfile,
+    benchmark: Benchmark,
+    *,
+    allows_reduced: bool,
 ) -> Iterator[Change]:
-    """Yield the run-time settings of the frameworks of a stack that this machine has and nothing speaks against."""
+    """Yield the run-time settings of the frameworks of a stack that this machine has and nothing speaks against.
+
+    Settings that need names of the program are those for which the command of the benchmark has an option.
+    """
     names = [name for name in stack.versions if name in FRAMEWORKS]
     gains = {
         (g.framework, value): ratio
@@ -103,7 +112,7 @@ def setting_changes(
     changes: dict[tuple[str, str], Change] = {}
     for package in names:
         for setting in shipped_settings().values():
-            for value, choice in _values(setting, FRAMEWORKS[package], hardware):
+            for value, choice in _values(setting, FRAMEWORKS[package], hardware, benchmark):
                 misfit = misfit_of(
                     choice,
                     version=stack.versions[package],
@@ -123,17 +132,21 @@ def setting_changes(
     yield from changes.values()
 
 
-def _values(setting: Setting, backend: str, hardware: HardwareProfile) -> Iterator[tuple[Scalar, SettingChoice]]:
-    """Yield the values of a setting that differ from its default and that the outside of a program can apply."""
+def _values(
+    setting: Setting, backend: str, hardware: HardwareProfile, benchmark: Benchmark
+) -> Iterator[tuple[Scalar, SettingChoice]]:
+    """Yield the values of a setting that differ from its default and that a benchmark can be measured with."""
     framework = setting.framework(backend)
     if framework is None or hardware.device not in setting.devices:
         return
     for choice in framework.choices:
-        if not (choice.environment or choice.processors or choice.imports) or choice.value == framework.default:
+        if choice.value == framework.default:
             continue
+        is_from_outside = bool(choice.environment or choice.processors or choice.imports)
         values: Iterable[Scalar] = (choice.value,) if choice.value != ANY else _numbers(setting, hardware)
         for value in values:
-            yield value, choice
+            if is_from_outside or benchmark.options_of({setting.name: value}):
+                yield value, choice
 
 
 def _numbers(setting: Setting, hardware: HardwareProfile) -> Iterator[int]:

@@ -217,7 +217,10 @@ def test_stacks_and_options_that_cannot_be_measured_are_refused(
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ("", 'defines no benchmark\nhint: add `[tool.advisor.benchmark]` with `command = "python bench.py"`'),
+        (
+            "",
+            "defines no benchmark\nhint: `advisor benchmark init` proposes one; or add `[tool.advisor.benchmark]` with",
+        ),
         ("[tool.advisor]\nbenchmark = 1", "`tool.advisor.benchmark` has a value of the wrong type"),
         ("[tool.advisor.benchmark]\ncommands = 'x'", "has no key `commands`\nhint: did you mean `command`?"),
         ("[tool.advisor.benchmark]\nmetric = 'seconds'", "`[tool.advisor.benchmark]` has no `command`"),

@@ -63,6 +63,33 @@ def test_the_faster_release_is_found_locked_and_certified(advisor: Advisor, inde
     assert (certificate["arms"], certificate["measured-arms"]) == (5, 3)
 
 
+TORCH = """
+class backends:
+    class mkldnn:
+        enabled = True
+        def is_available(): return True
+"""
+
+
+@pytest.mark.slow
+def test_settings_that_are_calls_and_options_of_the_command_are_arms(
+    advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    index.add("torch", "9.0", code=TORCH)
+    options = '\n[tool.advisor.benchmark.options]\n"compile=on" = "--compile"\n'
+    (project / "pyproject.toml").write_text(PROJECT.replace('"lib"', '"torch"') + options)
+    (project / "bench.py").write_text(
+        "import random, sys, torch\nseconds = random.gauss(1, 0.004) * (1 if torch.backends.mkldnn.enabled else 0.7)\n"
+        "print('seconds:', seconds * (0.6 if '--compile' in sys.argv else 1))\n"
+    )
+
+    completed = advisor("advise", "--measure", "4m", "--max-load", "100", "--index-url", index.url, cwd=project)
+
+    assert completed.returncode == 0, completed.stderr
+    settings = tomllib.loads((project / "pylock.toml").read_text())["tool"]["advisor"]["settings"]
+    assert {"compile=on", "onednn=off"} <= {f"{s['name']}={s['value']}" for s in settings}
+
+
 def test_a_certificate_is_void_for_another_lock_or_another_program(
     advisor: Advisor, index: PackageIndex, project: Path
 ) -> None:

@@ -23,6 +23,7 @@ from packaging.version import Version
 from advisor.api.context import load_project, prepare_target, select_targets
 from advisor.api.gate.gate_session import read_project_policy
 from advisor.api.indexes import make_client
+from advisor.api.measurements.benchmark_proposal import propose, write_proposal
 from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
 from advisor.domain.target import Target, make_target
 from advisor.index.access import IndexAccess
@@ -38,6 +39,9 @@ from advisor.index.variants.markers import VariantEnvironment, requirements_for
 from advisor.index.variants.order import order_variants, with_static_properties
 from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from advisor.locks.registry import read_lock
+from advisor.project.benchmark_proposal.command import Command
+from advisor.project.benchmark_proposal.output import metrics_of_output
+from advisor.project.benchmark_proposal.proposal import BenchmarkProposal, propose_benchmark
 from advisor.project.read import read_project
 from advisor.project.settings.project_settings import read_project_settings
 from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, workloads_toml
@@ -62,6 +66,7 @@ from tests.knowledge.mlperf_files import MLL, MLLOG, V05
 ROOT = Path(__file__).parents[2]
 LOCKS = ROOT / "tests" / "fixtures" / "locks"
 REPOSITORIES = ROOT / "tests" / "repositories"
+PROGRAMS = ROOT / "tests" / "fixtures" / "programs"
 
 Documented = (AdvisorError, MetadataError)
 """Errors that a parser may raise: the command line prints them (`MetadataError`: a candidate is left out)."""
@@ -114,6 +119,20 @@ def _project(name: str) -> Callable[[bytes, Path], object]:
         _read_project(folder)
 
     return read
+
+
+def _read_program(content: bytes, folder: Path) -> None:
+    (folder / "train.py").write_bytes(content)
+    (folder / "README.md").write_bytes(b"$ python train.py data\n" + content)
+    (folder / "config.yaml").write_bytes(content)
+    propose_benchmark(folder).with_metric(metrics_of_output(content.decode("utf-8", "replace").splitlines()))
+
+
+def _extend_pyproject(content: bytes, folder: Path) -> None:
+    (folder / "pyproject.toml").write_bytes(content)
+    command = Command(words=("python", "train.py"))
+    propose(folder, command="python train.py", replaces=True)
+    write_proposal(folder, BenchmarkProposal(program=None, command=command, files=("**/*.py",)))
 
 
 def _settings(name: str) -> Callable[[bytes, Path], object]:
@@ -427,6 +446,10 @@ PARSERS: dict[str, Parser] = {
     "onnxruntime-trace": Parser(seeds=lambda: documents.traces("onnxruntime"), kind="json", read=_read_trace),
     "xla-trace": Parser(seeds=lambda: documents.traces("jax"), kind="json", read=_read_trace),
     "xplane": Parser(seeds=documents.xplanes, kind="archive", read=_read_trace),
+    "program": Parser(seeds=_files(*PROGRAMS.glob("*/*.py")), kind="lines", read=_read_program),
+    "benchmark-table": Parser(
+        seeds=_files(*PROGRAMS.glob("*/pyproject.toml"), ROOT / "pyproject.toml"), kind="toml", read=_extend_pyproject
+    ),
     "workload-file": Parser(seeds=lambda: [documents.WORKLOADS], kind="toml", read=_read_workloads),
     "settings-py": Parser(seeds=lambda: [documents.SETTINGS_PY], kind="lines", read=_settings("a.py")),
     "settings-dockerfile": Parser(seeds=lambda: [documents.DOCKERFILE], kind="lines", read=_settings("Dockerfile")),

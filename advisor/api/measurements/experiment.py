@@ -222,7 +222,11 @@ def _arms(request: ResolutionRequest, setup: BenchmarkSetup) -> Iterator[Experim
     has_settings = request.score.settings is not None
     changes = [
         *release_changes(request, stack, names),
-        *(setting_changes(request, stack, setup.hardware, allows_reduced=allows_reduced) if has_settings else ()),
+        *(
+            setting_changes(request, stack, setup.hardware, setup.benchmark, allows_reduced=allows_reduced)
+            if has_settings
+            else ()
+        ),
     ]
     # The larger the gain may be, the more a change is worth a run.
     changes.sort(key=lambda change: -change.gain.mean - 2 * change.gain.deviation)

@@ -239,7 +239,7 @@ class _LinkCollector:
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._count()
-        self._finish(tag)
+        self.end(tag)
         if tag == "base" and self.base is None and "href" in attributes:
             # Only the first one counts (HTML standard, section 4.2.3).
             self.base = attributes["href"]
@@ -252,13 +252,10 @@ class _LinkCollector:
             self._text.append(text[: self._remaining])
             self._remaining -= len(text)
 
-    def end(self, tag: str) -> None:
-        self._finish(tag)
-
     def close(self) -> None:
-        self._finish("html")
+        self.end("html")
 
-    def _finish(self, tag: str) -> None:
+    def end(self, tag: str) -> None:
         """End the link at a tag. Elements may surround or divide its text; a link without an end tag ends, too."""
         if self._attributes is None or tag in _TEXT_ELEMENTS:
             return

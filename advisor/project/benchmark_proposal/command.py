@@ -108,10 +108,10 @@ def given_command(words: Sequence[str], program: ProjectProgram | None) -> Comma
     return command if program is None else _with_startup(command, program.interface.options)
 
 
-def with_steps(command: Command, number: int) -> Command:
-    """Return a command that has an option for its steps with another number of them."""
+def with_steps(command: Command, number: int, purpose: str = "") -> Command:
+    """Return a command that has an option for its steps with another number of them, and what this is for."""
     assert command.steps is not None
-    steps = replace(command.steps, value=str(number))
+    steps = replace(command.steps, value=str(number), purpose=purpose or command.steps.purpose)
     fewer = max(1, number // _START)
     return replace(
         command,

@@ -268,13 +268,12 @@ def _configuration(directory: Path, folder: Path, stem: str) -> tuple[list[Progr
     while pending and len(texts) < _MOST_CONFIGURATIONS:
         name, prefix = pending.pop(0)
         path = folder / f"{name}.yaml"
-        if not path.is_file() or not path.resolve().is_relative_to(directory.resolve()):
-            continue
-        place = path.resolve().relative_to(directory.resolve()).as_posix()
         try:
+            place = path.resolve().relative_to(directory.resolve()).as_posix()
             text = path.read_text(encoding="utf-8", errors="replace")
             document = parse_yaml(text)
         except (OSError, ValueError, RecursionError):
+            # There is no such file in the project, or it is no YAML.
             continue
         if place in texts or not isinstance(document, dict):
             continue

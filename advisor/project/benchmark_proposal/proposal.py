@@ -95,7 +95,7 @@ def propose_benchmark(
                 f"`--steps {steps}` cannot be applied: no option of `{proposed.text}` limits its steps",
                 hint="write the command yourself with `--command`",
             )
-        proposed = with_steps(proposed, steps)
+        proposed = with_steps(proposed, steps, "as you named it")
     return BenchmarkProposal(
         program=program,
         command=proposed,
