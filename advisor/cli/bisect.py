@@ -60,12 +60,12 @@ def bisect(
         if bisection.bisection.earlier_runs:
             say(f"{count(bisection.bisection.earlier_runs, 'run')} of earlier experiments count")
         result = bisection.run(lambda b, number, combination: say(_state(b, number, combination)))
-    if issue is not None and result.has_loss:
-        write_atomically(issue, bisection_markdown(result))
+    written = issue if result.culprits else None
+    if written is not None:
+        write_atomically(written, bisection_markdown(result))
     if format == "json":
         print_json(bisection_json(result))
     else:
-        written = issue if issue is not None and result.has_loss else None
         print_report(bisection_text(result, report_layout(), written=written))
     if result.ending == "interrupted":
         raise KeyboardInterrupt
@@ -83,6 +83,6 @@ def _state(bisection: api.bisect.ProjectBisection, number: int, combination: Com
         return f"{text} | bad fails | {count(len(state.culprits), 'culprit')} found"
     slowdown = state.slowdown(PathSection(low=GOOD, high=state.bad))
     loss = f" | bad: {slowdown_text(slowdown)}" if slowdown else ""
-    found = f" | {count(len(state.culprits), 'culprit')} found" if state.verdict == "slower" else ""
+    culprits = f" | {count(len(state.culprits), 'culprit')} found" if state.verdict == "slower" else ""
     remaining = duration(state.seconds_left()) if slowdown else "the first runs"
-    return f"{text}{loss}{found} | {remaining} left"
+    return f"{text}{loss}{culprits} | {remaining} left"

@@ -236,8 +236,8 @@ def _open_lines(result: BisectionResult) -> Iterator[str]:
             yield f"not explained: without the culprits, bad is {slowdown_text(result.remaining, 'good')}"
         yield f"no further difference costs {result.tolerance:.1%} alone; a smaller `--tolerance` finds smaller ones"
     if result.ending in _ENDINGS:
-        left = f": about {max(1, round(result.minutes_left))} more minutes are needed"
-        yield f"{_ENDINGS[result.ending]}{left}; the same command continues"
+        needed = f": about {max(1, round(result.minutes_left))} more minutes are needed"
+        yield f"{_ENDINGS[result.ending]}{needed}; the same command continues"
     for stack, failure in result.unresolved:
         yield f"`{stack}` does not run: {failure}"
     if result.verdict == "slower" and not result.culprits and result.ending != "complete":
