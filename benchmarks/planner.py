@@ -1,24 +1,34 @@
-"""Compare policies of experiments on simulated machines: regret after some minutes, minutes, wrong statements.
+"""Compare policies of experiments: regret after some minutes, minutes until it is certain, wrong statements.
 
-    python -m benchmarks.planner [--problems 200] [--kind mixed|equal|uneven|informed]
+    python -m benchmarks.planner [--problems 200] [--kind mixed|equal|uneven|informed|replay] [--arms 12]
 
-`mixed`: two of five changes do something, and nothing is known before. `equal`: no change does anything. `uneven`: as
-`equal`, but arms have noise of different sizes. `informed`: predictions as uncertain as they say.
+Simulated machines: with `mixed`, two of five changes do something, and nothing is known before. `equal`: no change does
+anything. `uneven`: as `equal`, but arms have noise of different sizes. `informed`: predictions are as uncertain as they
+say. `replay`: whole models of the shipped campaigns, with at least four arms and six rounds. A round of the experiment
+is a recorded one, drawn at random; the truth is the mean of all recorded rounds.
+
+A statement is wrong if the choice is slower than the reference, or if it is certain and another arm is faster by more
+than the tolerance.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from advisor.experiment.change import UNKNOWN_GAIN, Change
-from advisor.experiment.experiment import REFERENCE, ArmRun, Experiment, Laboratory, Plan
+from advisor.experiment.experiment import CONTROL, REFERENCE, ArmRun, Experiment, Laboratory, Plan
 from advisor.experiment.policies import POLICIES, Policy
+from knowledge.domain.observation import Observation
 from knowledge.domain.ratio import Ratio
+from knowledge.estimate.programs import PROGRAMS
+from knowledge.exchange.files import read_observations
+from knowledge.store.shipped_files import shipped_files
 
 MINUTES = (5, 10, 20, 40, 60)
 TOLERANCE = 0.02
@@ -88,7 +98,89 @@ class SimulatedMachine(Laboratory):
         return self.time
 
 
-def play(machine: SimulatedMachine, policy: Policy, seed: int) -> tuple[list[tuple[float, int]], Experiment]:
+Table = dict[int, tuple[float, ...]]
+"""Logarithms of the seconds of each arm, one for each recorded round; the reference is arm 0."""
+
+
+class ReplayedMachine(Laboratory):
+    """A machine whose rounds are those of a recorded block, in a random order, with repetitions."""
+
+    def __init__(self, table: Table, new_stacks: Collection[int], random: np.random.Generator) -> None:
+        self.random = random
+        self.table = table
+        self.rounds = len(table[REFERENCE])
+        self.speeds = [-float(np.mean(table[arm])) for arm in sorted(table)]
+        self.speeds = [speed - self.speeds[REFERENCE] for speed in self.speeds]
+        self.arms: list[tuple[Change, ...]] = [
+            (),
+            *(((Change(name=f"arm{arm}", value="on", is_setting=arm not in new_stacks)),) for arm in sorted(table)[1:]),
+        ]
+        self.new_stacks = set(new_stacks)
+        self.seconds = 15.0
+        self.time = 0.0
+        self.place: dict[int, int] = {}
+
+    def run(self, round_number: int, arm: int) -> ArmRun:
+        """Return a recorded run; time passes."""
+        number = max(arm, REFERENCE)
+        self.time += self.seconds_of(number)
+        self.new_stacks.discard(number)
+        place = self.place.setdefault(round_number, int(self.random.integers(self.rounds)))
+        # The control is the reference in another recorded round.
+        place = (place + 1) % self.rounds if arm == CONTROL else place
+        return ArmRun(seconds=math.exp(self.table[number][place]))
+
+    def seconds_of(self, arm: int) -> float:
+        """Return the duration of the next run of an arm: that of the reference is always the same."""
+        return self.seconds * math.exp(-self.speeds[arm]) + (BUILD_SECONDS if arm in self.new_stacks else 0.0)
+
+    def combine(self, changes: Sequence[Change]) -> bool:
+        """Refuse combinations, which were not recorded."""
+        return False
+
+    def now(self) -> float:
+        """Return the simulated time."""
+        return self.time
+
+
+Machine = SimulatedMachine | ReplayedMachine
+
+
+def recorded_tables() -> list[tuple[Table, set[int]]]:
+    """Return the recorded rounds of each whole model in each shipped block, and the arms with another stack."""
+    cells: dict[tuple[str, str], dict[int, dict[int, Observation]]] = defaultdict(lambda: defaultdict(dict))
+    for file in shipped_files():
+        if file.name.startswith("2026"):
+            for o in read_observations(file.lines(), where=file.name):
+                if o.status == "ok" and o.indicator.name in PROGRAMS:
+                    cells[o.block, o.indicator.label][o.arm][o.round] = o
+    tables = []
+    for arms in cells.values():
+        references = [arm for arm, runs in arms.items() if next(iter(runs.values())).reference]
+        if len(references) != 1:
+            continue
+        first = next(iter(arms[references[0]].values()))
+        others = {
+            arm: runs
+            for arm, runs in arms.items()
+            if (o := next(iter(runs.values()))).stack != first.stack or o.settings != first.settings
+        }
+        shared = set.intersection(*(set(runs) for runs in (arms[references[0]], *others.values())))
+        if len(others) < 3 or len(shared) < 6:
+            continue
+        rows = [arms[references[0]], *others.values()]
+        table = {
+            number: tuple(math.log(statistics.median(runs[r].samples)) for r in sorted(shared))
+            for number, runs in enumerate(rows)
+        }
+        new = {n for n, runs in enumerate(rows) if next(iter(runs.values())).stack != first.stack}
+        tables.append((table, new))
+    return tables
+
+
+def play(
+    machine: SimulatedMachine | ReplayedMachine, policy: Policy, seed: int
+) -> tuple[list[tuple[float, int]], Experiment]:
     """Return the choice after each round with its time, and the experiment."""
     plan = Plan(budget_seconds=60.0 * MINUTES[-1], tolerance=TOLERANCE, policy=policy, seed=seed)
     history = [(0.0, REFERENCE)]
@@ -103,15 +195,23 @@ def main() -> None:
     """Print a line for each policy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=200)
-    parser.add_argument("--kind", default="mixed", choices=("mixed", "equal", "uneven", "informed"))
+    parser.add_argument("--kind", default="mixed", choices=("mixed", "equal", "uneven", "informed", "replay"))
     parser.add_argument("--arms", type=int, default=12)
     options = parser.parse_args()
+    tables = recorded_tables() if options.kind == "replay" else []
+    if tables:
+        print(f"{len(tables)} recorded blocks and models, {sum(len(table) for table, _ in tables)} arms")
     print(f"{'policy':20} " + " ".join(f"{m:>3} min" for m in MINUTES) + "  certain after  never  wrong  changed")
     for name, policy in POLICIES.items():
         regrets: dict[int, list[float]] = defaultdict(list)
         stops, wrong, changed = [], 0, 0
         for seed in range(options.problems):
-            machine = SimulatedMachine(options.kind, options.arms, np.random.default_rng(seed))
+            random = np.random.default_rng(seed)
+            machine: Machine
+            if tables:
+                machine = ReplayedMachine(*tables[seed % len(tables)], random)
+            else:
+                machine = SimulatedMachine(options.kind, options.arms, random)
             history, experiment = play(machine, policy, seed)
             best = max(machine.speeds)
             for minutes in MINUTES:

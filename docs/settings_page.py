@@ -68,6 +68,8 @@ def _application(choice: SettingChoice) -> str:
     texts += [f"`{line}`" for line in choice.code]
     if choice.imports:
         texts.append(f"after `{choice.imports}`")
+    if choice.around:
+        texts.append("benchmarks: around the models of the program")
     if choice.processors == "count":
         texts.append(f"bind the program to {_NUMBER} processors")
     elif choice.processors == "node":

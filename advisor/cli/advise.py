@@ -211,12 +211,14 @@ def _measure(project: ProjectOptions, printed: AdviceOptions, measured: Experime
         if value:
             raise InputError(f"`--measure` and `{name}` contradict each other", hint="name one of them")
     with api.experiment.open_experiment(project, measured) as experiment:
-        session = experiment.session
+        session, program = experiment.session, experiment.laboratory.program
+        if program.is_guessed:
+            _confirm_guess(program.text, session.context.workload or "")
         paths = () if printed.dry_run else printed.output or (session.context.default_lock,)
         for path in paths:
             format_to_write(path)
         arms, budget = count(len(experiment.laboratory.arms), "arm"), duration(measured.budget_seconds or 0.0)
-        say(f"{arms}, at most {budget}; Ctrl-C keeps everything")
+        say(f"measuring {program.text}: {arms}, at most {budget}; Ctrl-C keeps everything")
         if experiment.experiment.earlier_runs:
             say(f"{count(experiment.experiment.earlier_runs, 'run')} of earlier experiments count")
         result = experiment.run(lambda e, number, arm: say(_state(e, number, arm)))
@@ -225,6 +227,15 @@ def _measure(project: ProjectOptions, printed: AdviceOptions, measured: Experime
             raise KeyboardInterrupt
         write_all(session.lock_texts(paths))
         print_report(printed.render(session, paths))
+
+
+def _confirm_guess(program: str, workload: str) -> None:
+    """Ask whether models may stand for the program of a project; without a terminal, that is an error."""
+    error = InputError(
+        f"the project has no benchmark; only {program} could be measured",
+        hint=f"`advisor benchmark init` proposes a benchmark; `--workload {workload}` measures these models",
+    )
+    _ask(error, (), "Measure these models instead?")
 
 
 def _state(experiment: api.experiment.ProjectExperiment, number: int, arm: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from packaging.requirements import Requirement
@@ -22,7 +22,6 @@ from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
 from knowledge.hardware.this_machine import installed_libraries
-from pi_runners.execution.benchmark import Benchmark
 
 MOST_RELEASES = 5
 """Releases of a package that are arms, in addition to that of the reference."""
@@ -95,13 +94,15 @@ def setting_changes(
     request: ResolutionRequest,
     stack: CandidateStack,
     hardware: HardwareProfile,
-    benchmark: Benchmark,
-    *,
-    allows_reduced: bool,
+    can_apply: Callable[[str, Scalar, SettingChoice], bool],
 ) -> Iterator[Change]:
-    """Yield the run-time settings of the frameworks of a stack that this machine has and nothing speaks against.
+    """Yield the run-time settings of the frameworks of a stack that this machine has and that can be applied.
 
-    Settings that need names of the program are those for which the command of the benchmark has an option.
+    Args:
+        request: What the stacks must satisfy.
+        stack: The stack.
+        hardware: This machine.
+        can_apply: Whether a value of a setting, which the catalogue has like this, may be measured.
     """
     names = [name for name in stack.versions if name in FRAMEWORKS]
     gains = {
@@ -112,7 +113,7 @@ def setting_changes(
     changes: dict[tuple[str, str], Change] = {}
     for package in names:
         for setting in shipped_settings().values():
-            for value, choice in _values(setting, FRAMEWORKS[package], hardware, benchmark):
+            for value, choice in _values(setting, FRAMEWORKS[package], hardware):
                 misfit = misfit_of(
                     choice,
                     version=stack.versions[package],
@@ -120,7 +121,7 @@ def setting_changes(
                     system=platform.system().lower(),
                     libraries=installed_libraries,
                 )
-                if misfit is None and (allows_reduced or choice.numerics != "reduced"):
+                if misfit is None and can_apply(setting.name, value, choice):
                     change = Change(
                         name=setting.name,
                         value=value,
@@ -132,21 +133,17 @@ def setting_changes(
     yield from changes.values()
 
 
-def _values(
-    setting: Setting, backend: str, hardware: HardwareProfile, benchmark: Benchmark
-) -> Iterator[tuple[Scalar, SettingChoice]]:
-    """Yield the values of a setting that differ from its default and that a benchmark can be measured with."""
+def _values(setting: Setting, backend: str, hardware: HardwareProfile) -> Iterator[tuple[Scalar, SettingChoice]]:
+    """Yield the values of a setting that differ from its default and that something applies."""
     framework = setting.framework(backend)
     if framework is None or hardware.device not in setting.devices:
         return
     for choice in framework.choices:
-        if choice.value == framework.default:
+        if not (choice.environment or choice.processors or choice.code) or choice.value == framework.default:
             continue
-        is_from_outside = bool(choice.environment or choice.processors or choice.imports)
         values: Iterable[Scalar] = (choice.value,) if choice.value != ANY else _numbers(setting, hardware)
         for value in values:
-            if is_from_outside or benchmark.options_of({setting.name: value}):
-                yield value, choice
+            yield value, choice
 
 
 def _numbers(setting: Setting, hardware: HardwareProfile) -> Iterator[int]:

@@ -42,6 +42,8 @@ class SettingChoice:
         code: Lines of Python that apply it, with ``{value}``; empty if the environment is enough.
         imports: Import after which ``code`` applies it wherever a program makes it, such as ``import torch``; empty if
             the code needs names of the program.
+        around: Call in ``outermost_calls.py`` of the framework's folder that applies it around the models of a program
+            while a benchmark is measured; empty if nothing does.
         check: Expression of the names in ``imports``, with ``{value}``, that is true while the value has its effect.
         features: CPU features of which a machine needs one; without them the value is emulated, or has no effect.
         capability: Specifier of the compute capability that an NVIDIA GPU needs; empty for all.
@@ -62,6 +64,7 @@ class SettingChoice:
     environment: Mapping[str, str] = field(default_factory=dict)
     code: tuple[str, ...] = ()
     imports: str = ""
+    around: str = ""
     check: str = ""
     features: tuple[str, ...] = ()
     capability: str = ""
@@ -83,6 +86,11 @@ class SettingChoice:
         """Whether only code in the program applies it: lines that need names of the program."""
         return bool(self.code) and not self.environment and not self.imports
 
+    @property
+    def is_measurable(self) -> bool:
+        """Whether the benchmark of a project can be measured with it as it is."""
+        return bool(self.around) or not self.needs_program
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statements:
@@ -92,7 +100,8 @@ class Statements:
         setting: The setting as ``name=value``.
         module: Module that the program must have imported before.
         code: The lines, with the import.
-        check: Expression of names in the code that is true while the setting has its effect.
+        check: Expression of names in the code that is true while the setting has its effect; empty if the lines call
+            ``use()`` when it has.
     """
 
     setting: str
@@ -277,6 +286,22 @@ def statements_of(settings: Mapping[str, Scalar], backend: str) -> tuple[Stateme
         for name, value in settings.items()
         if (choice := shipped_settings()[name].choice(backend, value)) is not None and choice.imports
     )
+
+
+def measured_statements_of(settings: Mapping[str, Scalar], backend: str) -> tuple[Statements, ...]:
+    """Return what applies settings in a framework after its import to measure them, also those around models."""
+    around = tuple(
+        Statements(
+            setting=f"{name}={value}", module=backend, code=f"{_outermost_calls(backend)}\n{choice.around}", check=""
+        )
+        for name, value in settings.items()
+        if (choice := shipped_settings()[name].choice(backend, value)) is not None and choice.around
+    )
+    return (*statements_of(settings, backend), *around)
+
+
+def _outermost_calls(backend: str) -> str:
+    return (frameworks()[backend].folder / "outermost_calls.py").read_text(encoding="utf-8")
 
 
 def choices_of(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:

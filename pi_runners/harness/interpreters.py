@@ -65,9 +65,10 @@ class InterpreterRecord:
         applied = {process.get("applied") for process in self._processes() if self._is_own(process)}
         for setting in settings:
             if setting not in applied:
-                modules = [s["module"] for s in self._statements if s["setting"] == setting]
-                return "`{}` was not applied: no Python of the stack's environment imported `{}`".format(
-                    setting, "` or `".join(modules)
+                own = [s for s in self._statements if s["setting"] == setting]
+                reason = "imported" if all(s["check"] for s in own) else "called a model of"
+                return "`{}` was not applied: no Python of the stack's environment {} `{}`".format(
+                    setting, reason, "` or `".join(s["module"] for s in own)
                 )
         return None
 

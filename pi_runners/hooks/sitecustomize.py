@@ -110,9 +110,11 @@ def apply_after_import(statements: dict[str, str], after_import: AfterImport) ->
     def apply(module: ModuleType) -> None:
         import atexit
 
-        names: dict[str, Any] = {}
+        names: dict[str, Any] = {"use": use, "refuse": refuse}
         try:
             exec(statements["code"], names)
+            if not statements["check"]:
+                return
             reason = "" if eval(statements["check"], names) else "it has no effect here"  # noqa: S307
         except Exception as error:
             reason = "{}: {}".format(type(error).__name__, error)
@@ -131,6 +133,19 @@ def apply_after_import(statements: dict[str, str], after_import: AfterImport) ->
         if not is_applied:
             record(reset=statements["setting"])
             sys.stderr.write("advisor: the program has changed `{}` itself\n".format(statements["setting"]))
+
+    # Which processes and reasons are recorded already; a forked process has made use of it itself, or not.
+    recorded: set[tuple[int, str]] = set()
+
+    def use() -> None:
+        if (os.getpid(), "") not in recorded:
+            recorded.add((os.getpid(), ""))
+            record(applied=statements["setting"])
+
+    def refuse(reason: str) -> None:
+        if (os.getpid(), reason) not in recorded:
+            recorded.add((os.getpid(), reason))
+            record(failed=statements["setting"], reason=reason)
 
     after_import.add(statements["module"], apply)
 

@@ -12,7 +12,7 @@ from typing import Any
 from packaging.version import Version
 
 from knowledge.catalogue.fit import misfit_of
-from knowledge.catalogue.settings import choices_of, environment_of, shipped_settings, statements_of
+from knowledge.catalogue.settings import choices_of, environment_of, measured_statements_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import Stack
@@ -47,7 +47,7 @@ def import_request(settings: Mapping[str, Scalar], backends: Collection[str]) ->
 
     A program need not import a framework for a setting that the environment applies in another one.
     """
-    statements = [asdict(part) for backend in backends for part in statements_of(settings, backend)]
+    statements = [asdict(part) for backend in backends for part in measured_statements_of(settings, backend)]
     from_outside = {
         f"{name}={value}"
         for name, value in settings.items()

@@ -303,18 +303,15 @@ _SMALLEST_SHARE = 0.005
 """Parts with a smaller share of the time are not measured."""
 
 
-def workload_cases(workload: ProfiledWorkload) -> tuple[tuple[IndicatorCase, ...], float]:
-    """Return the cases of the parts that can be measured, the largest share first, and their share of the time.
+def workload_cases(workload: ProfiledWorkload) -> tuple[tuple[IndicatorCase, float], ...]:
+    """Return the cases of the parts that can be measured, each with its share of the time, the largest first.
 
     A part without parameters cannot be measured. Neither can an operation of the backward pass whose indicator measures
     the forward pass only.
     """
     parts = [part for part in workload.parts if part.share >= _SMALLEST_SHARE and _is_measurable(part)]
-    cases = [
-        IndicatorCase(name=part.indicator, parameters=dict(part.parameters), dtype=part.dtype or "float32")
-        for part in parts
-    ]
-    return tuple(cases), sum(part.share for part in parts)
+    cases = (IndicatorCase(name=p.indicator, parameters=dict(p.parameters), dtype=p.dtype or "float32") for p in parts)
+    return tuple((case, part.share) for case, part in zip(cases, parts, strict=True))
 
 
 def _is_measurable(part: WorkloadPart) -> bool:

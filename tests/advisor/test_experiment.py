@@ -152,8 +152,8 @@ def test_an_interrupted_experiment_keeps_its_runs_and_writes_nothing_and_the_nex
 @pytest.mark.parametrize(
     ("program", "budget", "status", "message"),
     [
-        ("raise SystemExit('no data')", "4m", 2, "the benchmark fails with the newest stack: exit status 1: no data"),
-        ("print('nothing')", "4m", 2, "the benchmark fails with the newest stack: no line of the output matches"),
+        ("raise SystemExit('no data')", "4m", 2, "the program fails with the newest stack: exit status 1: no data"),
+        ("print('nothing')", "4m", 2, "the program fails with the newest stack: no line of the output matches"),
         ("import time; time.sleep(9)", "6s", 2, "the budget of 6 s is too small: one run takes longer"),
         (
             "import time; time.sleep(1); print('seconds: 1')",
@@ -201,8 +201,19 @@ def test_a_project_without_a_benchmark_learns_how_to_make_one(
     completed = advisor("advise", "--measure", "1m", "--index-url", index.url, cwd=project)
 
     assert completed.returncode == 2
-    assert "defines no benchmark" in completed.stderr
+    assert "error: the project has nothing that could be measured: no benchmark, and no workload" in completed.stderr
     assert "`advisor benchmark init`" in completed.stderr
+
+
+def test_models_that_nobody_confirmed_are_not_measured(advisor: Advisor, index: PackageIndex, project: Path) -> None:
+    (project / "pyproject.toml").write_text(PROJECT.partition("[tool.advisor.benchmark]")[0])
+    (project / "train.py").write_text("import torchvision\nmodel = torchvision.models.resnet50()\nmodel.train()\n")
+    completed = advisor("advise", "--measure", "1m", "--index-url", index.url, cwd=project)
+
+    assert completed.returncode == 2
+    assert "error: the project has no benchmark; only models that stand for `timm/resnet50`" in completed.stderr
+    assert "resnet50 (inference, batch 4, size 224); mobilenet_v2 (" in completed.stderr
+    assert "could be measured" in completed.stderr
 
 
 def test_limits_of_the_download_and_a_second_experiment(

@@ -228,6 +228,19 @@ def test_settings_of_pytorch(tmp_path: Path, settings: dict[str, Any], program: 
     assert (result["samples"] if result["status"] == "ok" else last_line(result)) == outcome, result
 
 
+def test_what_applies_later_says_when(tmp_path: Path) -> None:
+    later: dict[str, str] = {"code": "import library\nlibrary.speed = lambda: use() or 8", "check": ""}
+    never = {**later, "code": "import library"}
+    refused = {**later, "code": "import library\nlibrary.speed = lambda: use() or refuse('it is slow') or 8"}
+    program = "import library\nprint('throughput:', library.speed())"
+
+    assert result_of(tmp_path, program, **later)["samples"] == [0.125]
+    assert last_line(result_of(tmp_path, program, **never)) == (
+        "`mode=fast` was not applied: no Python of the stack's environment called a model of `library`"
+    )
+    assert last_line(result_of(tmp_path, program, **refused)) == "`mode=fast` cannot be applied: it is slow"
+
+
 def test_an_interpreter_without_the_import_is_as_it_was(tmp_path: Path) -> None:
     program = "import json, sys; print(json.dumps([sorted(sys.modules), sys.path]))"
     folder = str(Path(hook.__file__).parent)

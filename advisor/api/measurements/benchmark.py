@@ -62,26 +62,35 @@ class BenchmarkPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchmarkSetup:
-    """A project with a benchmark, prepared for this machine while its copy exists.
+class MachineSetup:
+    """A project, prepared for this machine.
 
     Attributes:
-        benchmark: The benchmark, in the copy of the project.
         context: The project; stacks of it have wheels only.
         client: The package indexes.
         locker: Locks stacks for environments.
         hardware: This machine.
         python: Interpreter: a path or a version.
-        copied_files: Number of files in the copy.
-        copied_bytes: Their size in bytes.
     """
 
-    benchmark: Benchmark
     context: TargetContext
     client: IndexClient
     locker: StackLocker
     hardware: HardwareProfile
     python: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkSetup(MachineSetup):
+    """A project with a benchmark, prepared for this machine while its copy exists.
+
+    Attributes:
+        benchmark: The benchmark, in the copy of the project.
+        copied_files: Number of files in the copy.
+        copied_bytes: Their size in bytes.
+    """
+
+    benchmark: Benchmark
     copied_files: int
     copied_bytes: int
 
@@ -142,48 +151,65 @@ def plan_benchmark(
 
 
 @contextmanager
+def open_machine(options: ProjectOptions, python: str) -> Iterator[MachineSetup]:
+    """Prepare a project for this machine; its indexes are open until the end of the block.
+
+    Args:
+        options: The project, its indexes, and what the best stack is.
+        python: Interpreter: a path or a version.
+
+    Raises:
+        InputError: If the project or an option is wrong, or there is no such interpreter.
+    """
+    directory, hardware = options.files.directory, detect()
+    project = load_project(options.files, build=project_builder(options))
+    with open_indexes(options.indexes, directory, project, [hardware]) as client:
+        locker = StackLocker(client, hardware)
+        target = locker.target(python)
+        # The project's settings may describe another machine; it is measured on this one, with wheels.
+        options = replace(
+            options,
+            target=TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
+            resolution=replace(options.resolution, only_binary=(":all:",)),
+        )
+        context = prepare_target(options, project)
+        yield MachineSetup(context=context, client=client, locker=locker, hardware=hardware, python=python)
+
+
+@contextmanager
 def open_benchmark(
     options: ProjectOptions, python: str, *, table: Mapping[str, Any] | None = None
 ) -> Iterator[BenchmarkSetup]:
     """Copy a project with a benchmark, and prepare it for this machine; the copy exists until the end of the block.
 
+    For options and interpreter see :func:`open_machine`.
+
     Args:
-        options: The project, its indexes, and what the best stack is.
-        python: Interpreter: a path or a version.
+        options: The project.
+        python: Interpreter.
         table: Benchmark that the project could have; by default the one that it has.
 
     Raises:
         InputError: If the project has no benchmark, or the benchmark or an option is wrong.
     """
     directory = options.files.directory
-    project = load_project(options.files, build=project_builder(options))
+    with open_machine(options, python) as machine, copied_benchmark(directory, table) as copy:
+        benchmark, files, size = copy
+        yield BenchmarkSetup(**vars(machine), benchmark=benchmark, copied_files=files, copied_bytes=size)
+
+
+@contextmanager
+def copied_benchmark(directory: Path, table: Mapping[str, Any] | None = None) -> Iterator[tuple[Benchmark, int, int]]:
+    """Yield the benchmark of a project, or of a table, in a copy of it, with the number of copied files and bytes.
+
+    Raises:
+        InputError: If the project has no benchmark, or it is wrong.
+    """
     benchmark = read_benchmark(directory) if table is None else benchmark_of(directory, table)
-    hardware = detect()
-    with (
-        tempfile.TemporaryDirectory(prefix="advisor-benchmark-") as scratch,
-        open_indexes(options.indexes, directory, project, [hardware]) as client,
-    ):
-        names = list_files(directory)
-        benchmark = replace(benchmark, directory=Path(scratch) / "project")
-        copied_bytes = copy_files(directory, names, benchmark.directory)
-        locker = StackLocker(client, hardware)
-        target = locker.target(python)
-        # The project's settings may describe another machine; its benchmark is measured on this one, with wheels.
-        options = replace(
-            options,
-            target=TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
-            resolution=replace(options.resolution, only_binary=(":all:",)),
-        )
-        yield BenchmarkSetup(
-            benchmark=benchmark,
-            context=prepare_target(options, project),
-            client=client,
-            locker=locker,
-            hardware=hardware,
-            python=python,
-            copied_files=len(names),
-            copied_bytes=copied_bytes,
-        )
+    with tempfile.TemporaryDirectory(prefix="advisor-benchmark-") as scratch:
+        names, copy = list_files(directory), Path(scratch) / "project"
+        size = copy_files(directory, names, copy)
+        yield replace(benchmark, directory=copy), len(names), size
 
 
 def lock_baseline(setup: BenchmarkSetup) -> StackLock:
@@ -353,7 +379,7 @@ def _check_settings(arm: Arm, benchmark: Benchmark) -> None:
                 f"no framework of the stack `{arm.lock.label}` has the setting `{name}={value}`",
                 hint="`advisor pi settings` lists all settings and their frameworks",
             )
-        if name not in by_option and any(choice.needs_program for choice in choices):
+        if name not in by_option and not all(choice.is_measurable for choice in choices):
             code = [line for backend in arm.program_backends for line in code_of({name: value}, backend)]
             raise InputError(
                 f"`{name}={value}` needs code in the program",

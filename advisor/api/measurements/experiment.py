@@ -1,4 +1,4 @@
-"""Measure the benchmark of a project until it is certain which stack and which settings to lock."""
+"""Measure the program of a project until it is certain which stack and which settings to lock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from packaging.requirements import Requirement
 
 from advisor.api.context import AdviceInputs, open_predictor, read_current_lock
-from advisor.api.measurements.benchmark import BenchmarkSetup, open_benchmark
+from advisor.api.measurements.benchmark import MachineSetup, open_machine
 from advisor.api.measurements.laboratory import (
     BenchmarkLaboratory,
     earlier_rounds,
@@ -22,6 +23,7 @@ from advisor.api.measurements.laboratory import (
     only_experiment,
     stack_content,
 )
+from advisor.api.measurements.measured_program import MeasuredProgram, measured_program
 from advisor.api.measurements.options import ExperimentOptions
 from advisor.api.options import REDUCED_PRECISION, ProjectOptions
 from advisor.api.session import AdviceSession
@@ -66,7 +68,7 @@ class ProjectLaboratory(BenchmarkLaboratory):
 
 @dataclass
 class ProjectExperiment:
-    """An experiment on the benchmark of a project.
+    """An experiment on the program of a project.
 
     Attributes:
         session: The advice for the project on this machine.
@@ -85,7 +87,7 @@ class ProjectExperiment:
             notify: Called before each run with the experiment, the round and the arm.
 
         Raises:
-            InputError: If the benchmark fails in the reference.
+            InputError: If the program fails in the reference.
             UnavailableError: If the machine is disturbed all the time.
         """
         started = time.monotonic()
@@ -94,7 +96,7 @@ class ProjectExperiment:
         self._check_budget()
         if self.experiment.ending == "failed":
             raise InputError(
-                f"the benchmark fails with the newest stack: {self.experiment.failures[REFERENCE]}",
+                f"the program fails with the newest stack: {self.experiment.failures[REFERENCE]}",
                 hint="try the command in a copy of the project; it contains only files that git does not ignore",
             )
         disturbance = self.laboratory.disturbance
@@ -133,7 +135,7 @@ class ProjectExperiment:
         certificate = Certificate(
             machine=laboratory.setup.hardware.identity,
             machine_name=machine_name(laboratory.setup),
-            program=laboratory.setup.benchmark.identity,
+            program=laboratory.program.identity,
             stack=stack_digest(choice.arm.stack.versions, {}),
             measured_on=str(datetime.now(UTC).date()),
             arms=len(laboratory.arms),
@@ -175,10 +177,10 @@ class ProjectExperiment:
 
 @contextmanager
 def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Iterator[ProjectExperiment]:
-    """Prepare an experiment on the benchmark of a project; its copy and its indexes exist until the end of the block.
+    """Prepare an experiment on the program of a project; its copy and its indexes exist until the end of the block.
 
     Raises:
-        InputError: If the project has no benchmark, the target is another machine, or the budget is too small.
+        InputError: If nothing of the project can be measured, or the target is another machine.
         NoStackError: If the project has no stack of wheels.
         UnavailableError: If another experiment runs on this machine, or an index cannot be read.
     """
@@ -186,7 +188,8 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
     environments = cache_directory(options.indexes.cache_directory) / "environments"
     with (
         only_experiment(environments),
-        open_benchmark(options, python) as setup,
+        open_machine(options, python) as setup,
+        measured_program(setup) as program,
         open_predictor(setup.context, setup.client) as estimator,
         open_writable_store(options.resolution.knowledge) as store,
     ):
@@ -196,37 +199,35 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
         session = AdviceSession(inputs, keeps_result=True, reads_sizes=True)
         request = session.select().request
         with activity("preparing the arms"):
-            arms = [*_arms(request, setup)]
+            arms = [*_arms(request, setup, program)]
         laboratory = ProjectLaboratory(
             setup=setup,
+            program=program,
             request=request,
             options=limits,
             store=store,
             environments=environments,
             arms=arms,
-            block=experiment_block(setup, arms, limits.budget_seconds or 0.0),
-            earlier=earlier_rounds(setup, store.observations(indicator=BENCHMARK)),
+            block=experiment_block(setup, program, arms, limits.budget_seconds or 0.0),
+            earlier=earlier_rounds(setup, program, store.observations(indicator=BENCHMARK)),
         )
         plan = Plan(budget_seconds=limits.budget_seconds or 0.0, tolerance=limits.tolerance)
         experiment = Experiment(plan=plan, arms=[arm.changes for arm in arms], laboratory=laboratory)
         yield ProjectExperiment(session=session, laboratory=laboratory, experiment=experiment)
 
 
-def _arms(request: ResolutionRequest, setup: BenchmarkSetup) -> Iterator[ExperimentArm]:
+def _arms(request: ResolutionRequest, setup: MachineSetup, program: MeasuredProgram) -> Iterator[ExperimentArm]:
     """Yield the reference, which is the newest stack without settings, and the arms with one change of it each."""
     reference = ExperimentArm(changes=(), stack=solve_newest(request).stack)
     yield reference
     stack, direct = reference.stack, request.problem.direct_names
     names = [str(c.name) for c in stack if c.direct is None and (c.name in FRAMEWORKS or c.name in direct)]
     allows_reduced = REDUCED_PRECISION in setup.context.options.allow
+    can_apply = partial(program.can_apply, allows_reduced=allows_reduced)
     has_settings = request.score.settings is not None
     changes = [
         *release_changes(request, stack, names),
-        *(
-            setting_changes(request, stack, setup.hardware, setup.benchmark, allows_reduced=allows_reduced)
-            if has_settings
-            else ()
-        ),
+        *(setting_changes(request, stack, setup.hardware, can_apply) if has_settings else ()),
     ]
     # The larger the gain may be, the more a change is worth a run.
     changes.sort(key=lambda change: -change.gain.mean - 2 * change.gain.deviation)

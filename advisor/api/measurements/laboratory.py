@@ -1,4 +1,4 @@
-"""Where experiments on a project run: its benchmark in the environments of stacks, on this machine."""
+"""Where experiments on a project run: its program in the environments of stacks, on this machine."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from advisor.api.context import BEST_PYTHON
-from advisor.api.measurements.benchmark import BenchmarkSetup
+from advisor.api.measurements.benchmark import MachineSetup
+from advisor.api.measurements.measured_program import MeasuredProgram
 from advisor.api.measurements.options import ExperimentOptions, SamplingOptions
 from advisor.api.options import ProjectOptions
 from advisor.domain.words import size_text
 from advisor.experiment.arms import ExperimentArm
 from advisor.experiment.experiment import CONTROL, REFERENCE, ArmRun, Laboratory
 from knowledge.domain.errors import InputError, UnavailableError
-from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import lock_file
 from knowledge.evidence.conditions import Instability, instabilities
 from knowledge.store.base import KnowledgeBase
-from pi_runners.execution.benchmark import last_line
+from pi_runners.execution.benchmark import Benchmark, last_line
 from pi_runners.execution.campaign import Block, BlockMeasurement
 from pi_runners.execution.subprocess_runner import FreshProcesses
 from pi_runners.plan.matrix import Arm
@@ -37,6 +37,8 @@ _CONTROL_NUMBER = 1
 _DISTURBANCES = ("throttled", "clock-jump")
 """Codes of conditions under which a run says nothing about its arm, besides other load."""
 _LONGEST_PAUSE_SECONDS = 30.0
+_SAMPLES = 3
+"""Samples of an indicator in a process."""
 _FIRST_RUN_SECONDS = 10.0
 _BUILD_SECONDS = 10.0
 _DOWNLOAD_BYTES_PER_SECOND = 20e6
@@ -49,10 +51,11 @@ _LEAST_TIMEOUT_SECONDS = 30.0
 
 @dataclass(kw_only=True)
 class BenchmarkLaboratory(Laboratory):
-    """Runs the benchmark of a project in the environments of arms on this machine.
+    """Runs the program of a project in the environments of arms on this machine.
 
     Attributes:
         setup: The project, prepared for this machine.
+        program: What runs.
         options: Limits.
         store: Where observations go.
         environments: Directory of the environments.
@@ -64,7 +67,8 @@ class BenchmarkLaboratory(Laboratory):
         is_over_time: Whether a run of the reference was killed at the end of the budget.
     """
 
-    setup: BenchmarkSetup
+    setup: MachineSetup
+    program: MeasuredProgram
     options: ExperimentOptions
     store: KnowledgeBase
     environments: Path
@@ -77,6 +81,7 @@ class BenchmarkLaboratory(Laboratory):
     _measurement: BlockMeasurement = field(init=False)
     _seconds: dict[int, float] = field(default_factory=dict, init=False)
     _disturbed: int = field(default=0, init=False)
+    _units: dict[str, float] = field(default_factory=dict, init=False)
     _locked: dict[int, Arm] = field(default_factory=dict, init=False)
     _fetched: dict[str, int] = field(default_factory=dict, init=False)
 
@@ -94,19 +99,19 @@ class BenchmarkLaboratory(Laboratory):
         for _ in range(runs):
             started = time.monotonic()
             control = replace(measured, number=_CONTROL_NUMBER, reference=False)
-            (observation,) = self._measurement.run(round_number, control if arm == CONTROL else measured)
-            if observation.status != "ok":
-                self.is_over_time = observation.status == "timed-out" and number == REFERENCE
-                self.store.add([observation])
-                return ArmRun(seconds=None, failure=last_line(observation.failure))
+            observations = self._measurement.run(round_number, control if arm == CONTROL else measured)
+            if failed := next((o for o in observations if o.status != "ok"), None):
+                self.is_over_time = failed.status == "timed-out" and number == REFERENCE
+                self.store.add(observations)
+                return ArmRun(seconds=None, failure=last_line(failed.failure))
             self._seconds[number] = time.monotonic() - started
         if number == REFERENCE and self.kills_slow_arms:
             limit = max(_LEAST_TIMEOUT_SECONDS, _SLOWEST * self._seconds[REFERENCE])
             self._measurement.limit_runs(min(limit, self.block.timeout_seconds))
-        return self._result(observation)
+        return self._result(observations)
 
-    def _result(self, observation: Observation) -> ArmRun:
-        disturbance = self._disturbance(observation)
+    def _result(self, observations: Sequence[Observation]) -> ArmRun:
+        disturbance = next(filter(None, map(self._disturbance, observations)), None)
         if disturbance is not None:
             self.disturbance = disturbance
             # The next run waits for the end of what disturbed this one.
@@ -114,8 +119,9 @@ class BenchmarkLaboratory(Laboratory):
             self._disturbed += 1
             return ArmRun(seconds=None, disturbance=disturbance.reason)
         self._disturbed = 0
-        self.store.add([observation])
-        return ArmRun(seconds=statistics.median(observation.samples))
+        self.store.add(observations)
+        self._units = self._units or {o.indicator.label: statistics.median(o.samples) for o in observations}
+        return ArmRun(seconds=self.program.seconds(observations, self._units))
 
     def _disturbance(self, observation: Observation) -> Instability | None:
         """Return why a run says nothing about its arm: throttling, a changed clock, or load by other programs."""
@@ -134,13 +140,12 @@ class BenchmarkLaboratory(Laboratory):
         if number not in self._locked:
             arm = self.arms[number]
             label = arm.label or "reference"
-            self._locked[number] = Arm(
-                number=number if number == REFERENCE else number + 1,
-                lock=self.setup.locker.lock_of(arm.stack, [label], arm.python or self.setup.python),
-                framework=_compared_package(self.arms[REFERENCE]),
+            self._locked[number] = self.program.arm(
+                self.setup.locker.lock_of(arm.stack, [label], arm.python or self.setup.python),
+                arm.settings,
+                number if number == REFERENCE else number + 1,
+                self.setup.hardware,
                 reference=number == REFERENCE,
-                indicators=(self.setup.benchmark.indicator_run(self.setup.hardware),),
-                settings=arm.settings,
             )
         return self._locked[number]
 
@@ -218,33 +223,37 @@ def interpreter_here(options: ProjectOptions, command: str) -> str:
     return target.python or sys.executable
 
 
-def experiment_block(setup: BenchmarkSetup, arms: Sequence[ExperimentArm], budget_seconds: float) -> Block:
+def experiment_block(
+    setup: MachineSetup, program: MeasuredProgram, arms: Sequence[ExperimentArm], budget_seconds: float
+) -> Block:
     """Return the block of the observations of an experiment; the laboratory decides what runs."""
-    content = content_hash([setup.benchmark.identity, [arm.label for arm in arms]])
+    content, benchmark = content_hash([program.identity, [arm.label for arm in arms]]), program.benchmark
     return Block(
         name=f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}-{content[:8]}",
         arms=(),
         rounds=1,
         hardware=setup.hardware,
-        samples=1,
+        samples=_SAMPLES if benchmark is None else 1,
         timeout_seconds=min(SamplingOptions().timeout_seconds, budget_seconds),
-        benchmark=replace(setup.benchmark, warmup_runs=_stated_warmup(setup)),
+        benchmark=None if benchmark is None else replace(benchmark, warmup_runs=_stated_warmup(setup, benchmark)),
     )
 
 
-def _stated_warmup(setup: BenchmarkSetup) -> int:
+def _stated_warmup(setup: MachineSetup, benchmark: Benchmark) -> int:
     """Return the warm-up runs that the project states; without a statement none, because the first process is one."""
     table = setup.context.project.settings.get("benchmark", {})
-    return setup.benchmark.warmup_runs if "warmup" in table else 0
+    return benchmark.warmup_runs if "warmup" in table else 0
 
 
-def earlier_rounds(setup: BenchmarkSetup, observations: Iterable[Observation]) -> list[list[Observation]]:
+def earlier_rounds(
+    setup: MachineSetup, program: MeasuredProgram, observations: Iterable[Observation]
+) -> list[list[Observation]]:
     """Return the rounds in which the same program ran on this machine, oldest first."""
     rounds: dict[tuple[str, int], list[Observation]] = {}
     for o in observations:
         is_same = (
             o.status == "ok"
-            and o.indicator.parameters.get("identity") == setup.benchmark.identity
+            and o.indicator.parameters.get("identity") == program.identity
             and o.hardware.identity == setup.hardware.identity
         )
         if is_same:
@@ -268,14 +277,7 @@ def stack_content(
     )
 
 
-def _compared_package(reference: ExperimentArm) -> str:
-    """Return the package that the ratios are evidence for: a framework, if the stack has one, NumPy last."""
-    arrays = able_frameworks("arrays")
-    names = sorted(reference.stack.versions, key=lambda n: (n not in FRAMEWORKS, FRAMEWORKS.get(n) in arrays, n))
-    return names[0]
-
-
-def machine_name(setup: BenchmarkSetup) -> str:
+def machine_name(setup: MachineSetup) -> str:
     """Return the model of the machine's accelerator, else of its processor."""
     gpu = setup.hardware.gpu
     return gpu.model if gpu else setup.hardware.cpu.model or setup.hardware.cpu.microarchitecture

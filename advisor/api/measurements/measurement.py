@@ -54,7 +54,7 @@ def plan_block(
     device = choose_device(options.device, hardware)
     cases = choose_cases(indicators, size=options.size, shapes=options.shapes, parameters=options.parameters)
     if options.workload is not None:
-        cases = (*cases, *workload_cases(options.workload)[0])
+        cases = (*cases, *(case for case, _ in workload_cases(options.workload)))
     settings = ({}, *expand_settings(options.settings)) if options.settings else ({},)
     check_fit(
         cases,

@@ -146,13 +146,13 @@ def _with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOpti
     if name is None:
         return options
     workload = select_workload(Path.cwd(), name)
-    cases, share = workload_cases(workload)
+    cases = workload_cases(workload)
     if not cases:
         raise InputError(
             f"no part of the workload `{name}` can be measured",
             hint="parts need parameters: profile the program with shapes, see `advisor workload show`",
         )
-    say(f"measuring {count(len(cases), 'part')} of `{name}`: {share:.0%} of its time")
+    say(f"measuring {count(len(cases), 'part')} of `{name}`: {sum(share for _, share in cases):.0%} of its time")
     return replace(options, workload=workload)
 
 
