@@ -47,9 +47,9 @@ def bisect(
 ) -> None:
     """Find the packages, builds and settings that make a program slower with one lock than with another one.
 
-    The project's benchmark runs with both stacks, in rounds, until it is certain whether they differ, and then with
-    stacks in between. Exit codes: 0 no loss; 1 a loss or a failure was found; 4 the time was over before that was
-    certain.
+    The project's benchmark, or what stands for it, runs with both stacks, in rounds, until it is certain whether they
+    differ, and then with stacks in between. Exit codes: 0 no loss; 1 a loss or a failure was found; 4 the time was over
+    before that was certain.
     """
     if issue is not None and not issue.parent.is_dir():
         raise InputError(f"`{issue.parent}` is not a directory")

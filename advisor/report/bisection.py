@@ -90,7 +90,7 @@ def bisection_json(result: BisectionResult) -> dict[str, Any]:
 
 def bisection_markdown(result: BisectionResult) -> str:
     """Return the result as Markdown for an issue: what, versions, figures, machine, how to repeat it."""
-    pair, benchmark, hardware = result.pair, result.setup.benchmark, result.setup.hardware
+    pair, hardware = result.pair, result.hardware
     names = " and ".join(d.text for c in result.culprits for d in c.differences) or "the newer stack"
     title = f"{names}: the program fails" if result.failure else f"{names}: the program is slower"
     memory = memory_text(hardware.memory_bytes)
@@ -103,7 +103,7 @@ def bisection_markdown(result: BisectionResult) -> str:
             if gpu
             else []
         ),
-        f"- operating system: {hardware.os}, {result.setup.context.target.platform}",
+        f"- operating system: {hardware.os}, {hardware.libc} {hardware.libc_version}".rstrip(),
         f"- Python {pair.bad.python_minor}",
     ]
     figures = [
@@ -115,7 +115,7 @@ def bisection_markdown(result: BisectionResult) -> str:
     lines = [
         f"# {title}",
         "",
-        f"The command `{' '.join(benchmark.command)}` ran with two sets of packages and with sets in between, in fresh",
+        f"The program ({result.program}) ran with two sets of packages and with sets in between, in fresh",
         "processes that take turns. Intervals hold with 95 % confidence.",
         "",
         "## Figures",
@@ -128,7 +128,7 @@ def bisection_markdown(result: BisectionResult) -> str:
         "",
         "## How to repeat it",
         "",
-        "Install the slow or failing set, run the command, then apply the change:",
+        "Install the slow or failing set and run the program, then apply the change and run it again:",
         "",
         "```sh",
         "pip install --no-deps \\",
@@ -170,7 +170,7 @@ def _verdict_lines(result: BisectionResult) -> Iterator[str]:
     if not pair.all:
         yield "the two stacks are equal: nothing was measured"
     elif result.verdict == "failing":
-        yield f"the benchmark fails with bad, and runs with good; {number}"
+        yield f"the program fails with bad, and runs with good; {number}"
         yield result.failure
     elif loss is None:
         yield f"not known yet; {number}"
@@ -219,7 +219,7 @@ def _recovery_lines(result: BisectionResult) -> Iterator[str]:
         yield f"{action}: measured, {'it runs' if result.failure else 'the same as good'}"
     elif result.is_recovered is False:
         state = "still fails" if result.failure else "is still slower"
-        yield f"{action}: this is not enough, the benchmark {state}"
+        yield f"{action}: this is not enough, the program {state}"
     else:
         yield f"{action}: not measured yet"
     if result.dependents:

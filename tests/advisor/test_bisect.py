@@ -318,7 +318,7 @@ def test_a_good_stack_that_fails_and_a_missing_lock_are_refused(
     code, message = refused(advisor, index, project, "--good", good)
 
     assert code == 2
-    assert f"the benchmark fails with the good stack, `{good}`" in message
+    assert f"the program fails with the good stack, `{good}`" in message
     (project / bad).unlink()
     assert "the project has no lock that could be the bad one" in refused(advisor, index, project, "--good", good)[1]
 

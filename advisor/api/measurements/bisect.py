@@ -1,4 +1,4 @@
-"""Measure which differences between two stacks make the benchmark of a project slower, or make it fail."""
+"""Measure which differences between two stacks make the program of a project slower, or make it fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from advisor.api.measurements.benchmark import BenchmarkSetup, open_benchmark
+from advisor.api.measurements.benchmark import open_machine
 from advisor.api.measurements.laboratory import (
     BenchmarkLaboratory,
     earlier_rounds,
@@ -17,6 +17,7 @@ from advisor.api.measurements.laboratory import (
     machine_name,
     only_experiment,
 )
+from advisor.api.measurements.measured_program import measured_program
 from advisor.api.measurements.options import ExperimentOptions
 from advisor.api.measurements.stack_ends import StackEnds
 from advisor.api.options import ProjectOptions
@@ -27,6 +28,7 @@ from advisor.experiment.experiment import CONTROL, ArmRun
 from advisor.experiment.stack_pair import StackDifference, StackPair
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, UnavailableError
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK
 from knowledge.domain.ratio import Ratio
 
@@ -53,7 +55,9 @@ class BisectionResult:
 
     Attributes:
         pair: The two stacks.
-        setup: The project on this machine.
+        machine: Name of the machine's accelerator or processor.
+        hardware: The machine.
+        program: What ran, in words.
         verdict: What is certain about the bad stack compared with the good one.
         ending: Why it ended.
         slowdown: Time of the bad stack over that of the good one; ``None`` if it is not known.
@@ -75,7 +79,9 @@ class BisectionResult:
     """
 
     pair: StackPair
-    setup: BenchmarkSetup
+    machine: str
+    hardware: HardwareProfile
+    program: str
     verdict: Verdict
     ending: Ending
     slowdown: Ratio | None
@@ -105,11 +111,6 @@ class BisectionResult:
         """Requirements and settings with which the bad stack recovers."""
         differences = [d for culprit in self.culprits for d in culprit.differences]
         return tuple(difference.pin for difference in (*differences, *self.dependents) if difference.pin)
-
-    @property
-    def machine(self) -> str:
-        """Name of the machine's accelerator or processor."""
-        return machine_name(self.setup)
 
 
 @dataclass
@@ -212,7 +213,7 @@ class ProjectBisection:
             )
         if bisection.ending == "good-failed":
             raise InputError(
-                f"the benchmark fails with the good stack, `{self.pair.good.name}`: {bisection.failures[GOOD]}",
+                f"the program fails with the good stack, `{self.pair.good.name}`: {bisection.failures[GOOD]}",
                 hint="name a stack with which it runs as `--good`; the copy of the project has only files that git "
                 "does not ignore",
             )
@@ -229,7 +230,9 @@ class ProjectBisection:
         ran = {*(c for c, count in bisection.counts.items() if count), *bisection.failures}
         return BisectionResult(
             pair=self.pair,
-            setup=machine.setup,
+            machine=machine_name(machine.setup),
+            hardware=machine.setup.hardware,
+            program=machine.program.text,
             verdict=bisection.verdict,
             ending=bisection.ending,
             slowdown=None if is_failure else bisection.slowdown(whole),
@@ -273,7 +276,7 @@ def open_bisection(
         bad: The same; by default the project's lock.
 
     Raises:
-        InputError: If the project has no benchmark, or a stack cannot be read.
+        InputError: If the project has nothing to measure, or a stack cannot be read.
         NoStackError: If the project has no stack on a date.
         UnavailableError: If another experiment runs on this machine, or an index cannot be read.
     """
@@ -284,7 +287,8 @@ def open_bisection(
     budget = limits.budget_seconds or 0.0
     with (
         only_experiment(environments),
-        open_benchmark(options, python) as setup,
+        open_machine(options, python) as setup,
+        measured_program(setup) as program,
         open_writable_store(options.resolution.knowledge) as store,
     ):
         ends = StackEnds(options=options, setup=setup)
@@ -293,15 +297,17 @@ def open_bisection(
             bad_end = ends.current() if bad is None else ends.read(bad, "--bad")
             pair = ends.pair(good_end, bad_end)
         arms = [pair.arm(GOOD)]
+        # Observations name versions, not files: those of stacks that differ in files alone cannot be matched.
+        stored = [] if pair.has_equal_versions else store.observations(indicator=BENCHMARK)
         machine = BenchmarkLaboratory(
             setup=setup,
+            program=program,
             options=limits,
             store=store,
             environments=environments,
             arms=arms,
-            block=experiment_block(setup, [pair.arm(frozenset(range(len(pair.groups))))], budget),
-            # Observations name versions, not files: those of stacks that differ in files alone cannot be matched.
-            earlier=() if pair.has_equal_versions else earlier_rounds(setup, store.observations(indicator=BENCHMARK)),
+            block=experiment_block(setup, program, [pair.arm(frozenset(range(len(pair.groups))))], budget),
+            earlier=earlier_rounds(setup, program, stored),
             kills_slow_arms=False,
         )
         laboratory = PairLaboratory(pair=pair, machine=machine)

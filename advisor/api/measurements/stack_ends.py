@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
-from advisor.api.measurements.benchmark import BenchmarkSetup
+from advisor.api.measurements.benchmark import MachineSetup
 from advisor.api.option import read_moment
 from advisor.api.options import ProjectOptions
 from advisor.domain.requirement import RootRequirement
@@ -55,7 +55,7 @@ class StackEnds:
     """
 
     options: ProjectOptions
-    setup: BenchmarkSetup
+    setup: MachineSetup
     _sources: dict[str, IndexCandidates] = field(default_factory=dict, init=False)
 
     def read(self, text: str, option: str) -> StackEnd:
@@ -163,7 +163,7 @@ class StackEnds:
         self.setup.client.prefetch(projects=lock.packages)
         for package, locked in lock.packages.items():
             if identity and package == canonicalize_name(identity.name):
-                # The benchmark runs in a copy of the project.
+                # The program runs in a copy of the project.
                 continue
             if locked.direct_reference:
                 address = printable(locked.direct_reference)
