@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from advisor.api.gate import update as update
     from advisor.api.measurements import benchmark as benchmark
     from advisor.api.measurements import benchmark_proposal as benchmark_proposal
+    from advisor.api.measurements import bisect as bisect
     from advisor.api.measurements import campaign_session as campaign_session
     from advisor.api.measurements import campaign_worker as campaign_worker
     from advisor.api.measurements import campaigns as campaigns

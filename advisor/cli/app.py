@@ -40,6 +40,10 @@ class _Group(typer.core.TyperGroup):
 
 COMMANDS = {
     "advise": ("advise:advise", "Recommend, verify and lock the best-scored stack of a project for a target machine."),
+    "bisect": (
+        "bisect:bisect",
+        "Find the packages, builds and settings that make a program slower with one lock than with another one.",
+    ),
     "check": (
         "check:check",
         "Judge the stack that a project has now, for each of its targets: what does not run or lags behind.",

@@ -177,16 +177,14 @@ class Bisection:
             self.ending = "interrupted"
 
     def _run(self) -> None:
-        if self._fails(GOOD):
+        self.verdict = self.compare(PathSection(low=GOOD, high=self.bad))
+        if GOOD in self.failures:
             self.ending = "good-failed"
             return
-        if self._fails(self.bad):
-            self.verdict = "failing"
+        if self.verdict == "failing":
             self._isolate(self._search_failure, lambda without: not self._fails(without))
-        else:
-            self.verdict = self._compare(PathSection(low=GOOD, high=self.bad))
-            if self.verdict == "slower":
-                self._isolate(self._search_loss, self._is_recovered)
+        elif self.verdict == "slower":
+            self._isolate(self._search_loss, self._is_recovered)
         self.ending = "complete"
 
     def _isolate(
@@ -220,7 +218,7 @@ class Bisection:
 
     # Speed
 
-    def _compare(self, part: PathSection) -> Verdict:
+    def compare(self, part: PathSection) -> Verdict:
         """Measure the ends of a part until their difference is certain."""
         while (verdict := self.verdict_of(part)) == "open":
             self._round((part,))
@@ -229,12 +227,13 @@ class Bisection:
     def _is_recovered(self, without: Combination) -> bool | None:
         if without == GOOD:
             return True
-        if self._fails(without):
-            return None
-        return self._compare(PathSection(low=GOOD, high=without)) in ("equal", "faster")
+        verdict = self.compare(PathSection(low=GOOD, high=without))
+        return None if verdict == "failing" else verdict in ("equal", "faster")
 
     def verdict_of(self, part: PathSection) -> Verdict:
         """Return what is certain about the end of a part compared with its beginning."""
+        if self.failures.keys() & {part.low, part.high}:
+            return "failing"
         fit, low, high = self.runs.fit(), self._number(part.low), self._number(part.high)
         loss, half = fit.difference(low, high), fit.half_width(low, high, error=self.error)
         tolerance = math.log1p(self.tolerance)
@@ -282,17 +281,17 @@ class Bisection:
         return remaining, slower
 
     def _round(self, parts: Sequence[PathSection]) -> None:
-        """Run the ends of parts once each, in even rounds also the control."""
+        """Run the ends of parts once each, in every second round also the control."""
         self._open = tuple(parts)
-        combinations: list[Combination | None] = [
-            *dict.fromkeys(end for part in parts for end in part.ends if end not in self.failures)
-        ]
-        if GOOD in combinations and self.rounds % 2 == 0:
+        combinations: list[Combination | None] = [*dict.fromkeys(end for part in parts for end in part.ends)]
+        if GOOD in combinations and self.rounds % 2:
             combinations.append(None)
         # Each round begins with another combination, so that none always has the same place.
         shift = self.rounds % len(combinations)
         for combination in (*combinations[shift:], *combinations[:shift]):
             self._measure(combination)
+            if GOOD in self.failures:
+                break
         self.rounds += 1
 
     # Failures

@@ -93,7 +93,7 @@ class BenchmarkLaboratory(Laboratory):
         """Run an arm once; before its first result, once more to fill the caches."""
         number = max(arm, REFERENCE)
         measured = self.locked_arm(number)
-        if reason := self._excess(measured):
+        if reason := self.excess(measured):
             return ArmRun(seconds=None, failure=reason)
         runs = 1 if number in self._seconds else 2
         for _ in range(runs):
@@ -150,7 +150,7 @@ class BenchmarkLaboratory(Laboratory):
             )
         return self._locked[number]
 
-    def _excess(self, arm: Arm) -> str:
+    def excess(self, arm: Arm) -> str:
         """Return why the environment of an arm may not be built; empty if it exists or is within the limits."""
         new = {p.sha256: p.size or 0 for p in arm.lock.packages if p.sha256 not in self._fetched}
         if (self.environments / arm.lock.key / "pyvenv.cfg").exists():
