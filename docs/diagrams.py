@@ -210,6 +210,7 @@ def architecture() -> Diagram:
             (
                 ("campaign", ("plans tasks,", "stores results")),
                 ("gate", ("checks a lock", "or a change")),
+                ("experiment", ("what to run,", "until when")),
                 ("resolve", ("optimum and", "explanations")),
                 ("locks", ("lock files,", "CycloneDX")),
                 ("project", ("requirements,", "sources")),
@@ -242,6 +243,7 @@ def architecture() -> Diagram:
                 ("indicators", ("measured programs",)),
                 ("models", ("published models,", "each defined once")),
                 ("frameworks", ("operations, names,", "traces")),
+                ("hooks", ("run in programs",)),
             ),
         ),
     )

@@ -75,7 +75,9 @@ def release_changes(request: ResolutionRequest, stack: CandidateStack, names: It
         for value in (*_spread([v for v in admitted if v.public != own.public], own), *builds):
             prediction = estimator.predict({**stack.versions, name: Version(value)}, stack.versions)
             is_predicted = prediction.is_known and prediction.ratio.variance > 0
-            yield Change(name=name, value=value, gain=prediction.ratio if is_predicted else UNKNOWN_GAIN)
+            gain = prediction.ratio if is_predicted else UNKNOWN_GAIN
+            # Other releases and builds round differently.
+            yield Change(name=name, value=value, numerics="reordered", gain=gain)
 
 
 def _spread(versions: Sequence[Version], own: Version) -> list[str]:

@@ -23,7 +23,9 @@ from advisor.experiment.arms import ExperimentArm, with_changes
 from advisor.experiment.change import Change
 from advisor.experiment.experiment import CONTROL, REFERENCE, ArmRun, Laboratory
 from advisor.resolve.optimum.request import ResolutionRequest
+from knowledge.catalogue.settings import choices_of
 from knowledge.domain.errors import InputError, UnavailableError
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import lock_file
@@ -92,13 +94,12 @@ class BenchmarkLaboratory(Laboratory):
         self._measurement = BlockMeasurement(self.block, FreshProcesses(), self.environments)
 
     def run(self, round_number: int, arm: int) -> ArmRun:
-        """Run an arm once; before its first result, once more to fill the caches."""
+        """Run an arm once; before its first result, once more if that fills caches."""
         number = max(arm, REFERENCE)
         measured = self.locked_arm(number)
         if reason := self.excess(measured):
             return ArmRun(seconds=None, failure=reason)
-        runs = 1 if number in self._seconds else 2
-        for _ in range(runs):
+        for _ in range(2 if self._fills_caches(number) else 1):
             started = time.monotonic()
             control = replace(measured, number=_CONTROL_NUMBER, reference=False)
             observations = self._measurement.run(round_number, control if arm == CONTROL else measured)
@@ -111,6 +112,16 @@ class BenchmarkLaboratory(Laboratory):
             limit = max(_LEAST_TIMEOUT_SECONDS, _SLOWEST * self._seconds[REFERENCE])
             self._measurement.limit_runs(min(limit, self.block.timeout_seconds))
         return self._result(observations)
+
+    def _fills_caches(self, arm: int) -> bool:
+        """Whether the next run of an arm is slower than later ones: its environment is new, or its settings compile."""
+        if arm in self._seconds:
+            return False
+        own = self.arms[arm]
+        if not any(self.arms[other].stack == own.stack for other in self._seconds):
+            return True
+        backends = {FRAMEWORKS[name] for name in own.stack.versions if name in FRAMEWORKS}
+        return any(choice.code for backend in backends for _, choice in choices_of(own.settings, backend))
 
     def _result(self, observations: Sequence[Observation]) -> ArmRun:
         """Return what a run says, and store it unless something disturbed it."""
@@ -190,7 +201,7 @@ class BenchmarkLaboratory(Laboratory):
         own = {(c.name, c.version) for c in self.arms[arm].stack}
         built = [{(c.name, c.version) for c in self.arms[other].stack} for other in self._seconds]
         if own in built:
-            return run if self.arms[arm].settings else 2 * run
+            return 2 * run if self._fills_caches(arm) else run
         missing = [c for c in self.arms[arm].stack if not any((c.name, c.version) in other for other in built)]
         size = sum(c.file.size or 0 for c in missing)
         return 2 * run + _BUILD_SECONDS + size / _DOWNLOAD_BYTES_PER_SECOND
