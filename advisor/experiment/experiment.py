@@ -45,11 +45,13 @@ class ArmRun:
         seconds: Its result in seconds, or what stands for seconds; ``None`` if it failed.
         failure: Why it failed.
         disturbance: Why its result says nothing about the arm, such as other load; empty if nothing is wrong.
+        result: What the program computed, such as its loss; ``None`` if that is not known.
     """
 
     seconds: float | None
     failure: str = ""
     disturbance: str = ""
+    result: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +74,20 @@ class Plan:
 
 
 class Laboratory:
-    """Where the arms of an experiment run: a machine, or a simulated one."""
+    """Where the arms of an experiment run: a machine, several of a cluster, or a simulated one.
+
+    Attributes:
+        rounds_at_once: Number of rounds that run at the same time, each on a machine of its own.
+    """
+
+    rounds_at_once: int = 1
 
     def run(self, round_number: int, arm: int) -> ArmRun:
-        """ArmRun an arm once."""
+        """Run an arm once."""
+        raise NotImplementedError
+
+    def run_rounds(self, numbers: Sequence[int], arms: Sequence[int]) -> Iterable[tuple[int, int, ArmRun]]:
+        """Run several rounds with the same arms at once; yield the runs with their rounds and arms."""
         raise NotImplementedError
 
     def seconds_of(self, arm: int) -> float:
@@ -107,6 +119,7 @@ class Experiment:
         failures: Why arms failed.
         counts: Number of runs of each arm.
         controls: Runs of the reference and of its control (A/A).
+        results: What the program computed in each run of an arm.
         ending: Why the experiment ended.
     """
 
@@ -117,6 +130,7 @@ class Experiment:
     failures: dict[int, str] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     controls: PairedRuns = field(default_factory=PairedRuns)
+    results: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     ending: Ending = "time"
 
     def __post_init__(self) -> None:
@@ -142,6 +156,8 @@ class Experiment:
             self.failures[arm] = run.failure
             self.race.dropped.add(arm)
             return
+        if run.result is not None:
+            self.results[max(arm, REFERENCE)].append(run.result)
         if arm in (REFERENCE, CONTROL):
             self.controls.add(round_number, arm, run.seconds)
         if arm != CONTROL:
@@ -149,7 +165,7 @@ class Experiment:
             self.counts[arm] += 1
 
     def run(self) -> None:
-        """ArmRun rounds until the choice is certain, no arm is left, the time is over, or Ctrl-C."""
+        """Run rounds until the choice is certain, no arm is left, the time is over, or Ctrl-C."""
         try:
             while True:
                 self.decision = self.race.decide(self.belief())
@@ -169,12 +185,14 @@ class Experiment:
         return True
 
     def _round(self) -> bool:
-        """ArmRun the reference and the arms that the policy names; return whether the time was enough."""
+        """Run the reference and the arms that the policy names; return whether the time was enough."""
         self._combination()
         number = self.rounds
         arms = [REFERENCE, *(arm for arm in self._next_arms() if arm not in {REFERENCE, *self.race.dropped})]
-        if number % 2 == 0:
+        if number % 2 == 0 or self.laboratory.rounds_at_once > 1:
             arms.append(CONTROL)
+        if self.laboratory.rounds_at_once > 1:
+            return self._rounds_at_once(arms)
         # Each round begins with another arm, so that none always has the same place.
         shift = number % len(arms)
         for arm in (*arms[shift:], *arms[:shift]):
@@ -190,6 +208,20 @@ class Experiment:
                 self.ending = "disturbed"
                 return False
         self.rounds += 1
+        return True
+
+    def _rounds_at_once(self, arms: Sequence[int]) -> bool:
+        """Run several rounds with the same arms at once, each on a machine; return whether the time was enough."""
+        numbers = range(self.rounds, self.rounds + self.laboratory.rounds_at_once)
+        needed = sum(self.laboratory.seconds_of(max(arm, REFERENCE)) for arm in arms)
+        if self.counts[REFERENCE] and self.laboratory.now() + needed > self._end:
+            return False
+        for arm in arms:
+            self.notify(numbers[0], arm)
+        for number, arm, run in self.laboratory.run_rounds(numbers, arms):
+            if not run.disturbance:
+                self.record(number, arm, run)
+        self.rounds = numbers[-1] + 1
         return True
 
     def _next_arms(self) -> Sequence[int]:

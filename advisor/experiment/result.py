@@ -26,6 +26,7 @@ class ArmResult:
         ratio: Its speed over the reference; ``None`` if it did not run often enough.
         rounds: Number of its rounds.
         failure: Why it failed.
+        results: What the program computed in each run, such as its loss; empty if that is not known.
     """
 
     arm: ExperimentArm
@@ -33,6 +34,12 @@ class ArmResult:
     ratio: Ratio | None
     rounds: int
     failure: str = ""
+    results: tuple[float, ...] = ()
+
+    @property
+    def has_reduced_precision(self) -> bool:
+        """Whether a change of the arm reduces the precision."""
+        return any(change.numerics == "reduced" for change in self.arm.changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +81,7 @@ def arm_results(experiment: Experiment, arms: Sequence[ExperimentArm]) -> tuple[
             ratio=experiment.ratio(number) if number != REFERENCE else None,
             rounds=experiment.counts[number],
             failure=experiment.failures.get(number, ""),
+            results=tuple(experiment.results[number]),
         )
         for number, arm in enumerate(arms)
     ]

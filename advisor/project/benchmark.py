@@ -20,7 +20,7 @@ from knowledge.catalogue.settings import ANY, setting_error, shipped_settings
 from knowledge.domain.errors import InputError, suggest
 from pi_runners.execution.benchmark import Benchmark, Metric
 
-_KEYS = ("command", "startup", "metric", "files", "warmup", "options")
+_KEYS = ("command", "startup", "metric", "result", "files", "warmup", "options")
 _METRIC_KEYS = ("pattern", "unit", "better")
 _STATISTICS = ("median", "last")
 _FILE = "pyproject.toml"
@@ -30,6 +30,7 @@ _EXAMPLES = {
     "command": 'command = "python bench.py"',
     "startup": 'startup = "python bench.py --steps 1"',
     "metric": 'metric = { pattern = "throughput: ([0-9.]+)", unit = "images/s", better = "higher" }',
+    "result": 'result = "loss: ([0-9.]+)"',
     "files": 'files = ["bench.py", "data/*.csv"]',
     "warmup": "warmup = 1",
     "options": 'options = { "compile=on" = "--compile" }',
@@ -42,6 +43,7 @@ class BenchmarkTable(NamedTuple):
     command: tuple[str, ...]
     startup: tuple[str, ...]
     metric: Metric
+    result: str
     files: tuple[str, ...]
     warmup_runs: int
     options: Mapping[str, tuple[str, ...]]
@@ -71,6 +73,7 @@ def benchmark_of(directory: Path, table: Mapping[str, Any]) -> Benchmark:
         command=checked.command,
         startup=checked.startup,
         metric=checked.metric,
+        result=checked.result,
         warmup_runs=checked.warmup_runs,
         files={name: _sha256(directory / name) for name in select_files(checked.files, list_files(directory))},
         directory=directory,
@@ -94,6 +97,7 @@ def check_benchmark(table: Mapping[str, Any]) -> BenchmarkTable:
         command=_read_command(table["command"], "command"),
         startup=_read_command(table["startup"], "startup") if "startup" in table else (),
         metric=metric,
+        result=_read_result(table["result"]) if "result" in table else "",
         files=_read_patterns(table.get("files", list(_DEFAULT_FILES))),
         warmup_runs=_read_warmup(table.get("warmup", 1)),
         options=_read_options(table.get("options", {})),
@@ -199,18 +203,30 @@ def _read_metric(value: Any) -> Metric:
     for key in _METRIC_KEYS:
         if not isinstance(value.get(key), str) or not value[key].strip() or not value[key].isprintable():
             raise _wrong_value("metric", f"has no string `{key}`")
-    try:
-        groups = re.compile(value["pattern"]).groups
-    except (re.error, OverflowError, RecursionError) as error:
-        raise _wrong_value("metric", f"has a `pattern` that is not a regular expression: {error}") from None
-    if groups != 1:
-        raise _wrong_value("metric", f"has a `pattern` with {groups} groups; exactly one matches the number")
+    _check_pattern(value["pattern"], "metric", "has a `pattern`")
     if value["better"] not in ("higher", "lower"):
         raise _wrong_value("metric", "has a `better` that is neither `higher` nor `lower`")
     statistic = value.get("statistic", "")
     if "statistic" in value and statistic not in _STATISTICS:
         raise _wrong_value("metric", "has a `statistic` that is neither `median` nor `last`")
     return Metric(pattern=value["pattern"], unit=value["unit"].strip(), better=value["better"], statistic=statistic)
+
+
+def _read_result(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise _wrong_value("result", "is not a regular expression")
+    _check_pattern(value, "result", "is a pattern")
+    return value
+
+
+def _check_pattern(pattern: str, key: str, subject: str) -> None:
+    """Refuse what is not a regular expression with one group."""
+    try:
+        groups = re.compile(pattern).groups
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _wrong_value(key, f"{subject} that is not a regular expression: {error}") from None
+    if groups != 1:
+        raise _wrong_value(key, f"{subject} with {groups} groups; exactly one matches the number")
 
 
 def _read_patterns(value: Any) -> tuple[str, ...]:

@@ -116,7 +116,7 @@ def bisection_markdown(result: BisectionResult) -> str:
         f"# {title}",
         "",
         f"The program ({result.program}) ran with two sets of packages and with sets in between, in fresh",
-        "processes that take turns. Intervals hold with 95 % confidence.",
+        f"processes that take turns.{'' if result.failure else ' Intervals hold with 95 % confidence.'}",
         "",
         "## Figures",
         "",

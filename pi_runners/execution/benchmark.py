@@ -70,6 +70,8 @@ class Benchmark:
         warmup_runs: Runs before the first sample in each process.
         files: SHA-256 of each file of the benchmark's identity, by its path in the project.
         directory: Copy of the project, which each round copies again.
+        result: Regular expression with one group, which matches a number that the program computes, such as its loss;
+            the last one is compared between arms of different precision. Empty if nothing is compared.
         options: Words that apply a setting at the end of the commands, by the setting as ``name=value`` or ``name=*``;
             ``{value}`` stands for the value.
     """
@@ -81,6 +83,7 @@ class Benchmark:
     files: Mapping[str, str]
     directory: Path
     startup: tuple[str, ...] = ()
+    result: str = ""
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -138,6 +141,7 @@ class Benchmark:
             "pattern": self.metric.pattern,
             "better": self.metric.better,
             "statistic": self.metric.statistic,
+            "result": self.result,
             "seconds_per_unit": self.metric.seconds_per_unit,
             "warmup_runs": self.warmup_runs,
             "runs": runs,

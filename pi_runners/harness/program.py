@@ -58,11 +58,13 @@ class Run(NamedTuple):
         seconds: Duration.
         values: Texts that the pattern matched, in order.
         output: End of what the command printed.
+        results: Texts that the pattern of the program's result matched, in order.
     """
 
     seconds: float
     values: List[str]
     output: str
+    results: List[str] = []  # noqa: RUF012
 
 
 def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
@@ -72,16 +74,18 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     share one copy of the project, which is made in the working directory.
     """
     project = _ProjectCopy(request)
-    runs, values, startups = [], [], []
+    runs, values, startups, results = [], [], [], []
     try:
         for number in range(request["warmup_runs"] + request["runs"]):
             is_sample = number >= request["warmup_runs"]
             if is_sample and request["startup"]:
                 startups.append(project.run(request["startup"], ""))
-            run = project.run(request["command"], request["pattern"])
+            run = project.run(request["command"], request["pattern"], request["result"])
             project.check_imports()
             # A metric that is missing is reported by the first run.
             value = read_value(run, request["pattern"], request["statistic"])
+            if request["result"]:
+                results.append(read_result(run, request["result"]))
             if is_sample:
                 values.append(seconds_of_work(run, startups[-1]) if startups else value)
             runs.append(run)
@@ -92,6 +96,8 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     metrics = {"value": statistics.median(values), "seconds_per_run": statistics.median(run.seconds for run in timed)}
     if startups:
         metrics["startup_seconds"] = statistics.median(run.seconds for run in startups)
+    if results:
+        metrics["result"] = statistics.median(results)
     return {
         "status": "ok",
         "environment": {"program_python": "stack"},
@@ -137,7 +143,7 @@ class _ProjectCopy:
         self._interpreters = InterpreterRecord(record, self._folder, statements)
         self._variables = self._interpreters.applied_to(environment_of(self._folder))
 
-    def run(self, command: List[str], pattern: str) -> Run:
+    def run(self, command: List[str], pattern: str, result: str = "") -> Run:
         """Run a command to its end, as :func:`run_command` does.
 
         Raises:
@@ -145,7 +151,8 @@ class _ProjectCopy:
         """
         self._interpreters.begin_run()
         try:
-            run = run_command(command, self._folder, self._variables, pattern, self._request["timeout_seconds"])
+            patterns, limit = [pattern, result], self._request["timeout_seconds"]
+            run = run_command(command, self._folder, self._variables, patterns, limit)
         finally:
             # Also if the command failed: packages that it did not find belong to the stack.
             check_foreign_environments(command, self._interpreters)
@@ -201,9 +208,11 @@ def check_settings(failure: Optional[str]) -> None:
 
 
 def run_command(
-    command: List[str], folder: str, variables: Dict[str, str], pattern: str, timeout_seconds: float
+    command: List[str], folder: str, variables: Dict[str, str], patterns: List[str], timeout_seconds: float
 ) -> Run:
-    """Run a command in a folder to its end, and search its output for a pattern unless that is empty.
+    """Run a command in a folder to its end, and search its output for the patterns of the metric and of the result.
+
+    Either may be empty.
 
     Raises:
         ProgramError: If the command cannot be started, exceeds the time, or ends with an error.
@@ -227,12 +236,11 @@ def run_command(
     with tempfile.NamedTemporaryFile(dir=os.path.dirname(folder)) as file:
         reader = _OutputReader(process.stdout, file)
         seconds = _wait(process, reader, started, timeout_seconds)
-        values = []
-        if pattern:
-            # After the end, because a search would take time from the program.
-            reader.complete_file()
-            values = search_output(file.name, pattern, min(_PATTERN_SECONDS, timeout_seconds))
-    return Run(seconds, values, reader.text)
+        # After the end, because a search would take time from the program.
+        reader.complete_file()
+        limit = min(_PATTERN_SECONDS, timeout_seconds)
+        values, results = (search_output(file.name, pattern, limit) if pattern else [] for pattern in patterns)
+    return Run(seconds, values, reader.text, results)
 
 
 def _wait(process: "subprocess.Popen[bytes]", reader: "_OutputReader", started: float, timeout_seconds: float) -> float:
@@ -278,7 +286,7 @@ def search_output(path: str, pattern: str, seconds: float) -> List[str]:
             check=True,
         )
     except subprocess.TimeoutExpired:
-        reason = "the search for the metric's pattern `{}` in the output was stopped after {:g} seconds; ".format(
+        reason = "the search for the pattern `{}` in the output was stopped after {:g} seconds; ".format(
             pattern, seconds
         )
         raise ProgramError("error", reason + "simplify the pattern, or print less") from None
@@ -322,6 +330,25 @@ def read_value(run: Run, pattern: str, statistic: str = "") -> float:
         raise ProgramError("error", reason, run.output)
     texts = run.values if statistic == "median" else run.values[-1:]
     return statistics.median(_positive_number(text, run) for text in texts)
+
+
+def read_result(run: Run, pattern: str) -> float:
+    """Return the result of a run, such as its loss: the last number that it printed.
+
+    Raises:
+        ProgramError: If it printed none, or one that is not finite.
+    """
+    text = run.results[-1] if run.results else ""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not run.results:
+        reason = "no line of the output matches the pattern `{}` of the result".format(pattern)
+        raise ProgramError("error", reason, run.output)
+    if not math.isfinite(value):
+        raise ProgramError("wrong-result", "the result of the program is `{}`".format(text), run.output)
+    return value
 
 
 def _positive_number(text: str, run: Run) -> float:

@@ -236,6 +236,8 @@ def test_stacks_and_options_that_cannot_be_measured_are_refused(
         (TABLE + "files = []", "`tool.advisor.benchmark.files` is not a list of patterns"),
         (TABLE + "files = ['../x.py']", "contains `../x.py`, which is not a path in the project"),
         (TABLE + "files = ['*.csv']", "`*.csv` in `tool.advisor.benchmark.files` matches no file of the project"),
+        (TABLE + "result = 'loss: [0-9]+'", "`tool.advisor.benchmark.result` is a pattern with 0 groups"),
+        (TABLE + "result = ''", "`tool.advisor.benchmark.result` is not a regular expression"),
         (TABLE + "warmup = -1", "`tool.advisor.benchmark.warmup` is not a whole number from 0 to 100"),
         (TABLE + "options = '--compile'", "`tool.advisor.benchmark.options` is not a table of settings"),
         (TABLE + "options = { compil = 'x' }", "has the key `compil`: there is no setting `compil`"),
@@ -529,3 +531,25 @@ def test_real_numpy_stacks_run_the_program_of_a_project(advisor: Advisor, projec
     assert {(o.status, o.framework, len(o.stack.packages)) for o in observations} == {("ok", "numpy", 1)}
     assert [str(o.stack.version_of("numpy")).split(".")[0] for o in observations if o.round == 0] == ["1", "2", "1"]
     assert all(0.01 < seconds < 60 for o in observations for seconds in o.samples)
+
+
+@pytest.mark.parametrize(
+    ("printed", "status", "message"),
+    [
+        ("print('loss: 0.25'); print('loss: 0.125')", "ok", ""),
+        ("print('loss: nan')", "wrong-result", "the result of the program is `nan`"),
+        ("print('no result')", "error", "no line of the output matches the pattern `loss: (.*)` of the result"),
+    ],
+)
+def test_the_last_result_of_the_program_is_stored_and_must_be_a_number(
+    run: Run, project: Path, tmp_path: Path, printed: str, status: str, message: str
+) -> None:
+    (project / "pyproject.toml").write_text(PROJECT + TABLE + "result = 'loss: (.*)'\n")
+    (project / "bench.py").write_text(PROGRAM + printed + "\n")
+    run(*PINS, "--rounds", "1", "--samples", "1", "--no-aa")
+
+    with open_knowledge_base(knowledge_of(tmp_path)) as store:
+        observations = tuple(store.observations(indicator="benchmark"))
+    assert {o.status for o in observations} == {status}
+    assert all(message in o.failure for o in observations)
+    assert [o.metrics.get("result") for o in observations] == [0.125 if status == "ok" else None] * 2

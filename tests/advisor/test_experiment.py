@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
+from tests.slurm.cluster import Cluster
 
 PROJECT = """
 [project]
@@ -230,3 +231,23 @@ def test_limits_of_the_download_and_a_second_experiment(
         second = advisor(*arguments, cwd=project)
     assert second.returncode == 4
     assert "error: another experiment runs on this machine" in second.stderr
+
+
+@pytest.mark.slow
+def test_rounds_run_at_once_on_the_nodes_of_a_cluster(
+    slurm: Cluster, advisor: Advisor, index: PackageIndex, project: Path, tmp_path: Path
+) -> None:
+    completed = advisor(
+        *("advise", "--measure", "10m", "--max-load", "100", "--index-url", index.url),
+        *("--executor", "slurm", "--engine", f"scratch={tmp_path}/scratch"),
+        cwd=project,
+    )
+
+    assert completed.returncode == 0, completed.stderr
+    text = " ".join(completed.stdout.split())
+    assert re.search(r"lib==1\.1: 1\.\d\d times as fast", text)
+    assert "within 2 % of the best of 5 arms" in text
+    # Each round ran on one node, and four of them at once.
+    batches = sorted((tmp_path / "home" / "campaigns").rglob("batch-*/campaign.json"))
+    assert len(batches) >= 2
+    assert all(len(json.loads(path.read_text())["plan"]["blocks"][0]["arms"]) >= 3 for path in batches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,8 +14,9 @@ from packaging.requirements import Requirement
 
 from advisor.api.context import AdviceInputs, open_predictor, read_current_lock
 from advisor.api.measurements.benchmark import MachineSetup, open_machine
+from advisor.api.measurements.cluster_laboratory import ClusterLaboratory
 from advisor.api.measurements.laboratory import (
-    BenchmarkLaboratory,
+    ProjectLaboratory,
     earlier_rounds,
     experiment_block,
     interpreter_here,
@@ -31,7 +32,6 @@ from advisor.api.stores import open_writable_store
 from advisor.domain.progress import activity, progress
 from advisor.domain.requirement import RootRequirement
 from advisor.experiment.arms import ExperimentArm, release_changes, setting_changes, with_changes
-from advisor.experiment.change import Change
 from advisor.experiment.experiment import CONTROL, REFERENCE, Experiment, Plan
 from advisor.experiment.result import ExperimentResult, arm_results
 from advisor.locks.certificate import Certificate, stack_digest
@@ -46,24 +46,6 @@ MOST_ARMS = 48
 """Single changes that are considered, those with the largest uncertainty first."""
 _FEWEST_RUNS = 10
 """Runs in which two arms can differ clearly: a first run of each, and four rounds."""
-
-
-@dataclass(kw_only=True)
-class ProjectLaboratory(BenchmarkLaboratory):
-    """Runs the arms of a project, and adds arms with several changes.
-
-    Attributes:
-        request: What the stacks must satisfy.
-    """
-
-    request: ResolutionRequest
-
-    def combine(self, changes: Sequence[Change]) -> bool:
-        """Add an arm with several changes, and return whether there is such an arm."""
-        arm = with_changes(self.arms[REFERENCE], changes, self.request)
-        if arm is not None:
-            self.arms.append(arm)
-        return arm is not None
 
 
 @dataclass
@@ -133,7 +115,7 @@ class ProjectExperiment:
         decision = experiment.decision
         ratio = choice.ratio or NO_GAIN
         certificate = Certificate(
-            machine=laboratory.setup.hardware.identity,
+            machine=laboratory.machine,
             machine_name=machine_name(laboratory.setup),
             program=laboratory.program.identity,
             stack=stack_digest(choice.arm.stack.versions, {}),
@@ -200,7 +182,8 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
         request = session.select().request
         with activity("preparing the arms"):
             arms = [*_arms(request, setup, program)]
-        laboratory = ProjectLaboratory(
+        laboratory = partial(
+            ProjectLaboratory if limits.executor == "local" else ClusterLaboratory,
             setup=setup,
             program=program,
             request=request,
@@ -210,7 +193,8 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
             arms=arms,
             block=experiment_block(setup, program, arms, limits.budget_seconds or 0.0),
             earlier=earlier_rounds(setup, program, store.observations(indicator=BENCHMARK)),
-        )
+            knowledge=options.resolution.knowledge,
+        )()
         plan = Plan(budget_seconds=limits.budget_seconds or 0.0, tolerance=limits.tolerance)
         experiment = Experiment(plan=plan, arms=[arm.changes for arm in arms], laboratory=laboratory)
         yield ProjectExperiment(session=session, laboratory=laboratory, experiment=experiment)

@@ -19,8 +19,10 @@ from advisor.api.measurements.measured_program import MeasuredProgram
 from advisor.api.measurements.options import ExperimentOptions, SamplingOptions
 from advisor.api.options import ProjectOptions
 from advisor.domain.words import size_text
-from advisor.experiment.arms import ExperimentArm
+from advisor.experiment.arms import ExperimentArm, with_changes
+from advisor.experiment.change import Change
 from advisor.experiment.experiment import CONTROL, REFERENCE, ArmRun, Laboratory
+from advisor.resolve.optimum.request import ResolutionRequest
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
@@ -111,17 +113,28 @@ class BenchmarkLaboratory(Laboratory):
         return self._result(observations)
 
     def _result(self, observations: Sequence[Observation]) -> ArmRun:
-        disturbance = next(filter(None, map(self._disturbance, observations)), None)
-        if disturbance is not None:
-            self.disturbance = disturbance
+        """Return what a run says, and store it unless something disturbed it."""
+        run = self.result_of(observations)
+        if run.disturbance:
             # The next run waits for the end of what disturbed this one.
             time.sleep(min(2.0**self._disturbed, _LONGEST_PAUSE_SECONDS))
             self._disturbed += 1
-            return ArmRun(seconds=None, disturbance=disturbance.reason)
+            return run
         self._disturbed = 0
         self.store.add(observations)
+        return run
+
+    def result_of(self, observations: Sequence[Observation]) -> ArmRun:
+        """Return what the observations of a run say of its arm."""
+        if failed := next((o for o in observations if o.status != "ok"), None):
+            return ArmRun(seconds=None, failure=last_line(failed.failure))
+        disturbance = next(filter(None, map(self._disturbance, observations)), None)
+        if disturbance is not None:
+            self.disturbance = disturbance
+            return ArmRun(seconds=None, disturbance=disturbance.reason)
         self._units = self._units or {o.indicator.label: statistics.median(o.samples) for o in observations}
-        return ArmRun(seconds=self.program.seconds(observations, self._units))
+        result = observations[0].metrics.get("result")
+        return ArmRun(seconds=self.program.seconds(observations, self._units), result=result)
 
     def _disturbance(self, observation: Observation) -> Instability | None:
         """Return why a run says nothing about its arm: throttling, a changed clock, or load by other programs."""
@@ -194,6 +207,31 @@ class BenchmarkLaboratory(Laboratory):
             place = 1 if arm == CONTROL else 0
             if len(runs) > place:
                 yield number, statistics.median(runs[place].samples)
+
+
+@dataclass(kw_only=True)
+class ProjectLaboratory(BenchmarkLaboratory):
+    """Runs the arms of a project, and adds arms with several changes.
+
+    Attributes:
+        request: What the stacks must satisfy.
+        knowledge: Address of the knowledge base; ``None`` for the user's own.
+    """
+
+    request: ResolutionRequest
+    knowledge: str | None = None
+
+    @property
+    def machine(self) -> str:
+        """Identity of the machine that the arms run on."""
+        return self.setup.hardware.identity
+
+    def combine(self, changes: Sequence[Change]) -> bool:
+        """Add an arm with several changes, and return whether there is such an arm."""
+        arm = with_changes(self.arms[REFERENCE], changes, self.request)
+        if arm is not None:
+            self.arms.append(arm)
+        return arm is not None
 
 
 @contextmanager

@@ -108,6 +108,24 @@ class SamplingOptions:
     controls: Annotated[bool, Option("--aa/--no-aa", help="Measure each reference twice (A/A control).")] = True
 
 
+def read_engine_options(texts: Sequence[str]) -> dict[str, str]:
+    """Read ``NAME=VALUE`` options of an executor.
+
+    Raises:
+        InputError: If one is not written like this.
+    """
+    return dict(read_pairs(texts, "--engine", example="partition=gpu", allow_empty=True))
+
+
+ENGINE_OPTIONS = Option(
+    "--engine",
+    metavar="NAME=VALUE",
+    reads=list[str],
+    parse=read_engine_options,
+    help="Option of the executor (repeatable).\nSuch as `partition=gpu`.",
+)
+
+
 def _read_bytes(text: str) -> int:
     size = parse_size(text)
     if size is None:
@@ -175,6 +193,10 @@ class ExperimentOptions:
             help="Most load by other programs.\nA run with more load is repeated.",
         ),
     ] = 10.0
+    executor: Annotated[
+        str, Option("--executor", metavar="NAME", panel=MEASURING, help="Where arms run: local or slurm.")
+    ] = "local"
+    engine: Annotated[Mapping[str, str], replace(ENGINE_OPTIONS, panel=MEASURING)] = field(default_factory=dict)
 
 
 @option_group
@@ -226,24 +248,6 @@ class CampaignOptions:
         """Refuse numbers that are less than 1."""
         at_least_one("max_runs", self.max_runs)
         at_least_one("repetition", self.repetition)
-
-
-def read_engine_options(texts: Sequence[str]) -> dict[str, str]:
-    """Read ``NAME=VALUE`` options of an executor.
-
-    Raises:
-        InputError: If one is not written like this.
-    """
-    return dict(read_pairs(texts, "--engine", example="partition=gpu", allow_empty=True))
-
-
-ENGINE_OPTIONS = Option(
-    "--engine",
-    metavar="NAME=VALUE",
-    reads=list[str],
-    parse=read_engine_options,
-    help="Option of the executor (repeatable).\nSuch as `partition=gpu`.",
-)
 
 
 @option_group

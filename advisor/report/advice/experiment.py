@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,8 @@ def experiment_lines(report: AdviceResult) -> Iterator[str]:
     yield certificate.text
     effort = f"{count(certificate.measured_arms, 'arm')} ran, {count(certificate.rounds, 'round')}, "
     yield f"{effort}{certificate.minutes:g} minutes on {certificate.machine_name}"
+    if result.choice.has_reduced_precision:
+        yield _precision_text(result)
     if result.control is not None:
         noise = "" if result.control.is_significant() else ": no difference, as it must be"
         yield f"the same stack twice (A/A): {_ratio(result.control)}{noise}"
@@ -65,6 +68,7 @@ def experiment_record(result: ExperimentResult) -> dict[str, Any]:
             "high": ratio.high if ratio else None,
             "rounds": arm.rounds,
             "failure": arm.failure,
+            "results": list(arm.results),
         }
 
     return {
@@ -80,6 +84,22 @@ def _choice_text(result: ExperimentResult) -> str:
     if result.choice.ratio is None:
         return "the newest stack without settings: no arm is certainly faster"
     return f"{result.choice.arm.label}: {_ratio(result.choice.ratio)} as the newest versions"
+
+
+def _precision_text(result: ExperimentResult) -> str:
+    """Return how the result of the program differs with the reduced precision of the choice."""
+    reference = next(arm for arm in result.arms if arm.verdict == "reference")
+    if not result.choice.results or not reference.results:
+        return (
+            "its precision is reduced, and the result of the program was not compared: `result` in "
+            "`[tool.advisor.benchmark]` says where the output has a loss or a score"
+        )
+    own, other = statistics.fmean(result.choice.results), statistics.fmean(reference.results)
+    apart, spread = abs(own - other), max(reference.results) - min(reference.results)
+    return (
+        f"its precision is reduced: the program computes {own:.6g} instead of {other:.6g} ({apart:.2g} apart; runs of "
+        f"the newest stack differ by up to {spread:.2g})"
+    )
 
 
 def _ratio(ratio: Ratio) -> str:
