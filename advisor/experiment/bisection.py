@@ -251,6 +251,7 @@ class Bisection:
 
     def _search_loss(self, whole: PathSection) -> Iterator[PathSection]:
         """Yield the parts of one difference that are certainly slower at their end than at their beginning."""
+        earlier = len(self.culprits)
         slower: list[PathSection] = [whole]
         divisions: list[_Division] = []
         while slower or divisions:
@@ -265,7 +266,20 @@ class Bisection:
             # What earlier runs decide needs no round.
             divisions, slower = self._decided(divisions)
             if divisions and not slower:
-                self._round([half for division in divisions for half in division.open])
+                sections = [half for division in divisions for half in division.open]
+                if rest := self._rest(whole, self.culprits[earlier:]):
+                    if self.verdict_of(rest) in ("equal", "faster"):
+                        return
+                    sections.append(rest)
+                self._round(sections)
+
+    def _rest(self, whole: PathSection, culprits: Sequence[PathSection]) -> PathSection | None:
+        """Return a path without its culprits if they seem to explain its whole loss: then nothing else matters."""
+        fit = self.runs.fit()
+        losses = [fit.difference(*map(self._number, section.ends)) for section in (whole, *culprits)]
+        if not culprits or abs(losses[0] - sum(losses[1:])) > math.log1p(self.tolerance):
+            return None
+        return PathSection(low=GOOD, high=self.without_culprits())
 
     def _decided(self, divisions: Iterable[_Division]) -> tuple[list[_Division], list[PathSection]]:
         """Return the divisions with an open half, and the parts to divide next."""

@@ -116,7 +116,7 @@ def bisection_markdown(result: BisectionResult) -> str:
         f"# {title}",
         "",
         f"The program ({result.program}) ran with two sets of packages and with sets in between, in fresh",
-        "processes that take turns. Intervals hold with 95 % confidence.",
+        f"processes that take turns.{'' if result.failure else ' Intervals hold with 95 % confidence.'}",
         "",
         "## Figures",
         "",
@@ -175,7 +175,7 @@ def _verdict_lines(result: BisectionResult) -> Iterator[str]:
     elif loss is None:
         yield f"not known yet; {number}"
     elif result.verdict == "equal":
-        yield f"no loss of {result.tolerance:.1%} or more: bad is {slowdown_text(loss, 'good')}; {number}"
+        yield f"no loss of {_percent(result.tolerance)} or more: bad is {slowdown_text(loss, 'good')}; {number}"
     elif result.verdict == "open":
         yield f"not certain yet: bad is {slowdown_text(loss, 'good')}; {number}"
     else:
@@ -206,13 +206,8 @@ def _share_text(culprit: Culprit, whole: Ratio | None) -> str:
 def _recovery_lines(result: BisectionResult) -> Iterator[str]:
     if not result.culprits:
         return
-    removed = [d for c in result.culprits for d in c.differences if not d.pin]
-    actions = [
-        *([f"pin {quoted(result.pins)}"] if result.pins else []),
-        *(f"without `{d.name}`" for d in removed if not d.good),
-        *(f"the other file of `{d.name}`" for d in removed if d.good),
-    ]
-    action = ", ".join(actions)
+    differences = [*(d for c in result.culprits for d in c.differences), *result.dependents]
+    action = ", ".join(map(_action, differences))
     if result.is_recovered and result.remaining is not None:
         yield f"{action}: measured, {slowdown_text(result.remaining, 'good')}"
     elif result.is_recovered:
@@ -223,18 +218,31 @@ def _recovery_lines(result: BisectionResult) -> Iterator[str]:
     else:
         yield f"{action}: not measured yet"
     if result.dependents:
-        yield f"{quoted([d.name for d in result.dependents])} must change with it, by their metadata"
+        yield f"{quoted([d.name for d in result.dependents])} must change, too: the metadata of the packages require it"
     packages = [d.pin for c in result.culprits for d in c.differences if d.kind == "package" and d.pin]
     if packages:
         listed = ", ".join(f'"{pin}"' for pin in packages)
         yield f"for `[tool.advisor]` in `pyproject.toml`: constraints = [{listed}]"
 
 
+def _action(difference: StackDifference) -> str:
+    """Return what to do to have a difference as in the good stack."""
+    name, good = difference.name, difference.good
+    if difference.kind == "setting":
+        return f"set `{difference.pin}`" if good else f"do not set `{name}`"
+    if difference.kind == "interpreter":
+        return f"use Python {good}"
+    if difference.pin:
+        return f"pin `{difference.pin}`"
+    return f"install the other file of `{name}`" if good else f"remove `{name}`"
+
+
 def _open_lines(result: BisectionResult) -> Iterator[str]:
     if result.verdict == "slower" and result.ending == "complete" and not result.is_recovered:
         if result.remaining is not None and result.culprits:
             yield f"not explained: without the culprits, bad is {slowdown_text(result.remaining, 'good')}"
-        yield f"no further difference costs {result.tolerance:.1%} alone; a smaller `--tolerance` finds smaller ones"
+        further = f"no further difference costs {_percent(result.tolerance)} alone"
+        yield f"{further}; a smaller `--tolerance` finds smaller ones"
     if result.ending in _ENDINGS:
         needed = f": about {max(1, round(result.minutes_left))} more minutes are needed"
         yield f"{_ENDINGS[result.ending]}{needed}; the same command continues"
@@ -254,6 +262,10 @@ def _effort_lines(result: BisectionResult) -> Iterator[str]:
         yield f"good twice (A/A): {slowdown_text(result.control)}{noise}"
     if result.disturbance:
         yield f"some runs were repeated: {result.disturbance}"
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:g} %"
 
 
 def _ratio_record(ratio: Ratio | None) -> dict[str, float] | None:

@@ -150,7 +150,8 @@ class StackEnds:
         try:
             return self.setup.locker.interpreter(stated)
         except InputError as error:
-            hint = "install it, or measure both with one interpreter: `--python 3.12`"
+            own = self._target(self.setup.python).python_minor
+            hint = f"install it, or measure both with one interpreter: `--python {own}`"
             raise InputError(f"`{lock}` is for Python {stated}: {error.message}", hint=hint) from None
 
     def _target(self, python: str) -> Target:
