@@ -239,9 +239,9 @@ def architecture() -> Diagram:
             24,
             976,
             (
-                ("harness", ("times and checks results",)),
+                ("harness", ("times and checks", "results")),
                 ("indicators", ("measured programs",)),
-                ("models", ("published models,", "each defined once")),
+                ("models", ("published models,", "defined once")),
                 ("frameworks", ("operations, names,", "traces")),
                 ("hooks", ("run in programs",)),
             ),
