@@ -51,7 +51,8 @@ def project(tmp_path: Path, index: PackageIndex) -> Path:
 
 
 def test_the_faster_release_is_found_locked_and_certified(advisor: Advisor, index: PackageIndex, project: Path) -> None:
-    completed = advisor("advise", "--measure", "4m", "--max-load", "100", "--index-url", index.url, cwd=project)
+    command = ("advise", "--measure", "4m", "--max-load", "100", "--index-url", index.url)
+    completed = advisor(*command, cwd=project)
 
     assert completed.returncode == 0, completed.stderr
     text = " ".join(completed.stdout.split())
@@ -60,6 +61,9 @@ def test_the_faster_release_is_found_locked_and_certified(advisor: Advisor, inde
     lock = tomllib.loads((project / "pylock.toml").read_text())
     assert [(p["name"], p["version"]) for p in lock["packages"]] == [("lib", "1.1")]
     certificate = lock["tool"]["advisor"]["certificate"]
+    again = advisor(*command, "--format", "html", "--dry-run", cwd=project)
+    assert "within 2 % of the best of 5 arms" in again.stdout
+    assert re.search(r'<td class="mono">lib==1\.2</td><td>failed</td>', again.stdout)
     assert certificate["is-certain"] is True
     assert (certificate["arms"], certificate["measured-arms"]) == (5, 3)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, interval_text, no_speedup_text, range_text, ratio_text, workload_text
 from advisor.report.advice import interpreters, reasons, settings, sizes, summary
+from advisor.report.advice.experiment import arm_rows
 from advisor.report.formats import Presentation
 from advisor.report.html import Interval, evidence_of, page, plot, tree
 from advisor.report.phrases import changes, changes_from_current, version_change
@@ -35,6 +36,7 @@ def render(report: AdviceResult, presentation: Presentation) -> str:
         price_text=reasons.price_text,
         price_plot=plot(_price_intervals(prices)),
         tree=tree(required, {str(c.name): str(c.version) for c in stack}),
+        arms=[*arm_rows(report, details=True)],
         interpreters=interpreters,
         settings=settings,
         sizes=sizes,
@@ -81,6 +83,9 @@ def _gains(report: AdviceResult) -> Iterator[tuple[str, str]]:
     yield download, text
     yield count(int(packages), "package"), age
     optimum = report.advice.optimum
+    if report.experiment is not None:
+        yield "measured", summary.proof_line(report)
+        return
     yield (
         "optimal" if optimum.proven else "not proven to be optimal",
         f"for the score, over {optimum.candidates} versions; verified by resolvelib",
@@ -90,6 +95,10 @@ def _gains(report: AdviceResult) -> Iterator[tuple[str, str]]:
 def _speed(report: AdviceResult) -> tuple[str, str]:
     """Return what is predicted about the speed: with the settings, of the versions alone, or why nothing is."""
     prediction, settings = report.advice.prediction, report.settings_gain
+    if report.experiment is not None:
+        certificate = report.experiment.certificate
+        big = f"{ratio_text(certificate.speedup)} times as fast" if certificate.speedup != 1 else "nothing is faster"
+        return big, f"measured, {interval_text(certificate)}: {certificate.text}"
     reason = no_speedup_text(prediction)
     workload = f", {workload_text(prediction)}" if prediction.workload else ""
     if text := range_text(prediction):
