@@ -86,8 +86,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.name not in _LONGEST)
 
 
-# Tests and modules stay until the end. Each full garbage collection would visit all of them.
-gc.disable()
+def pytest_collection() -> None:
+    """Collect no garbage: tests and modules stay until the end, and each full collection would visit all of them."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
