@@ -76,6 +76,7 @@ def test_with_consent_the_command_runs_once_and_the_benchmark_is_written(init: I
     assert sorted(os.listdir(project)) == ["pyproject.toml", "serve.py"]
 
 
+@pytest.mark.slow
 def test_the_written_benchmark_runs_on_stacks(init: Init, project: Path, advisor: Advisor, index: PackageIndex) -> None:
     index.add("lib", "2.0", code="FACTOR = 4")
     assert init("--yes", "--steps", "2000").returncode == 0
@@ -131,6 +132,7 @@ def test_without_a_trial_the_duration_without_start_up_is_written(init: Init, pr
     assert read_benchmark(project).startup == ("python", "serve.py", "--requests", "5")
 
 
+@pytest.mark.slow
 def test_a_program_without_a_metric_is_measured_by_the_duration_of_its_steps(init: Init, project: Path) -> None:
     (project / "serve.py").unlink()
     (project / "train.py").write_text(SLOW)
@@ -152,6 +154,7 @@ def test_a_program_without_a_metric_is_measured_by_the_duration_of_its_steps(ini
     assert document["written"] == "pyproject.toml"
 
 
+@pytest.mark.slow
 def test_steps_that_are_too_short_are_an_error_that_names_a_number(init: Init, project: Path) -> None:
     (project / "serve.py").unlink()
     program = SLOW.replace("time.sleep(0.1)", "time.sleep(1.5 if options.steps < 25 else 0)")
@@ -237,6 +240,7 @@ def test_a_file_that_is_not_utf_8_or_starts_with_a_mark_is_not_damaged(init: Ini
     assert "is not valid TOML" in other.stderr
 
 
+@pytest.mark.slow
 def test_an_interrupted_trial_leaves_no_process_and_changes_nothing(
     project: Path, index: PackageIndex, tmp_path: Path
 ) -> None:

@@ -268,7 +268,7 @@ def test_a_pattern_that_takes_exponential_time_is_a_failure(tmp_path: Path) -> N
 
     assert result["status"] == "error"
     assert result["failure"].splitlines()[-1] == (
-        "the search for the metric's pattern `((?:a+)+)b` in the output was stopped after 3 seconds; "
+        "the search for the pattern `((?:a+)+)b` in the output was stopped after 3 seconds; "
         "simplify the pattern, or print less"
     )
 
