@@ -45,7 +45,7 @@ def arm_rows(report: AdviceResult, *, details: bool) -> Iterator[tuple[str, str,
     for arm in listed:
         yield arm_label(arm), arm.verdict, _ratio(arm.ratio) if arm.ratio else _WITHOUT_RATIO.get(arm.verdict, "")
     if len(ran) > len(listed):
-        yield f"{len(ran) - len(listed)} more", "", "`--details` lists them"
+        yield count(len(ran) - len(listed), "more arm"), "", "`--details` lists them"
     for arm in (arm for arm in result.arms if arm.verdict == "failed"):
         yield arm_label(arm), "failed", arm.failure
 

@@ -36,7 +36,7 @@ def render(report: AdviceResult, presentation: Presentation) -> str:
     details, sections = presentation.details, facts(report)
     blocks = [
         _facts(sections, "target", "python", "workload", "lock", "current", "speed", "measured"),
-        labelled("arms", arm_rows(report, details=details)),
+        labelled("arms", ((name, ": ".join(filter(None, rest))) for name, *rest in arm_rows(report, details=details))),
         _changes(report),
         _findings(report),
         _settings(report),
