@@ -166,10 +166,11 @@ class ProgramIndicator(Indicator):
     def complaints(self, parameters: Parameters) -> List[str]:
         """Also check the parameters of the program."""
         messages = super().complaints(parameters)
-        program = self.programs.get(parameters.get(self.kind, ""))
-        if messages or program is None:
+        if messages:
+            # The name of the program may not even be a text.
             return messages
-        return sorted(self.complaints_of(program, parameters))
+        program = self.programs.get(parameters.get(self.kind, ""))
+        return sorted(self.complaints_of(program, parameters)) if program is not None else []
 
     def complaints_of(self, program: Any, parameters: Parameters) -> List[str]:
         """Return what is wrong with the parameters of a program."""

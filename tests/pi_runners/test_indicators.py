@@ -209,6 +209,7 @@ def test_a_model_returns_one_row_of_logits_per_sample(name: str) -> None:
         ("communication", {"pattern": "all_reduce", "processes": 2}, "elements"),
         ("communication", {"pattern": "broadcast", "processes": 1, "elements": 4}, "at least 2"),
         ("communication", {"pattern": "parameter_server", "processes": 2}, "payload"),
+        ("inference", {"model": ["cnn"], "batch": 1}, "`model` must be one of"),
     ],
 )
 def test_invalid_parameters_are_reported(name: str, parameters: Parameters, complaint: str) -> None:
