@@ -134,10 +134,6 @@ class ReplayedMachine(Laboratory):
         """Return the duration of the next run of an arm: that of the reference is always the same."""
         return self.seconds * math.exp(-self.speeds[arm]) + (BUILD_SECONDS if arm in self.new_stacks else 0.0)
 
-    def combine(self, changes: Sequence[Change]) -> bool:
-        """Refuse combinations, which were not recorded."""
-        return False
-
     def now(self) -> float:
         """Return the simulated time."""
         return self.time

@@ -53,11 +53,6 @@ class ExperimentArm:
         """Values of its settings by name."""
         return {change.name: change.value for change in self.changes if change.is_setting}
 
-    @property
-    def order(self) -> int:
-        """Place of its class among those that are tried in turn: equal results first, reduced precision last."""
-        return max((change.order for change in self.changes), default=0)
-
 
 def release_changes(request: ResolutionRequest, stack: CandidateStack, names: Iterable[str]) -> Iterator[Change]:
     """Yield other releases of packages of a stack: the newest of each of the last minor series, or else patches.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -73,7 +74,7 @@ class Plan:
     seed: int = 0
 
 
-class Laboratory:
+class Laboratory(ABC):
     """Where the arms of an experiment run: a machine, several of a cluster, or a simulated one.
 
     Attributes:
@@ -82,21 +83,21 @@ class Laboratory:
 
     rounds_at_once: int = 1
 
+    @abstractmethod
     def run(self, round_number: int, arm: int) -> ArmRun:
         """Run an arm once."""
-        raise NotImplementedError
 
     def run_rounds(self, numbers: Sequence[int], arms: Sequence[int]) -> Iterable[tuple[int, int, ArmRun]]:
         """Run several rounds with the same arms at once; yield the runs with their rounds and arms."""
-        raise NotImplementedError
+        return ((number, arm, self.run(number, arm)) for number in numbers for arm in arms)
 
+    @abstractmethod
     def seconds_of(self, arm: int) -> float:
         """Return the expected duration of the next run of an arm, with the building of its environment."""
-        raise NotImplementedError
 
     def combine(self, changes: Sequence[Change]) -> bool:
         """Add an arm with several changes, and return whether there is such an arm; its number is the next one."""
-        raise NotImplementedError
+        return False
 
     def earlier_runs(self, arm: int) -> Iterable[tuple[int, float]]:
         """Yield the runs of an arm in earlier experiments: the number of the round, and the seconds."""
@@ -284,23 +285,11 @@ class Experiment:
 
         ``None`` if they did not run together often enough.
         """
-        fit = self.race.runs.fit()
-        half = fit.half_width(arm, other, error=self.race.error)
-        if not math.isfinite(half) or half == 0:
-            return None
-        i, j = fit.arms.index(arm), fit.arms.index(other)
-        spread = float(fit.covariance[i, i] + fit.covariance[j, j] - 2 * fit.covariance[i, j])
-        variance = spread * fit.variance
-        return Ratio(mean=fit.difference(arm, other), variance=variance, quantile=half / math.sqrt(variance))
+        return self.race.runs.fit().ratio(arm, other, error=self.race.error)
 
     def control_ratio(self) -> Ratio | None:
         """Return the speed of the reference over itself (A/A); ``None`` if it did not run twice in enough rounds."""
-        fit = self.controls.fit()
-        half = fit.half_width(CONTROL, REFERENCE, error=1 - self.plan.confidence)
-        if not math.isfinite(half) or half == 0:
-            return None
-        variance = fit.variance * float(fit.covariance[1, 1])
-        return Ratio(mean=fit.difference(CONTROL, REFERENCE), variance=variance, quantile=half / math.sqrt(variance))
+        return self.controls.fit().ratio(CONTROL, REFERENCE, error=1 - self.plan.confidence)
 
     def seconds_left(self) -> float:
         """Return about how long the experiment would take until the choice is certain."""

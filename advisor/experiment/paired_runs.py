@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,10 +40,6 @@ class PairedRuns:
     def add(self, round_number: int, arm: int, seconds: float) -> None:
         """Add a run; a later run of the same arm in the same round replaces it."""
         self._rounds[round_number][arm] = math.log(seconds)
-
-    def count(self, arm: int) -> int:
-        """Return the number of rounds in which an arm ran together with another one."""
-        return sum(arm in runs and len(runs) > 1 for runs in self._rounds.values())
 
     def fit(self) -> Fit:
         """Return the speeds of the arms that ran together with others, relative to the first of them."""
@@ -134,22 +129,3 @@ def anytime_quantile(spread: float, degrees: float, *, error: float) -> float:
     shrinkage = spread / (spread + _MIXTURE)
     base = (error**2 * shrinkage) ** (1 / (degrees + 1))
     return math.sqrt(degrees * (1 - base) / (base - shrinkage)) if base > shrinkage else math.inf
-
-
-def rounds_needed(half_width: float, deviation: float, degrees: Sequence[int], *, error: float) -> int | None:
-    """Return the number of shared rounds after which the difference of two arms is known so exactly.
-
-    Args:
-        half_width: Half of the wanted interval.
-        deviation: Standard deviation of a run's logarithm within a round.
-        degrees: Degrees of freedom after each number of rounds, from 2 on.
-        error: Probability that the interval misses the truth.
-
-    Returns:
-        ``None`` if more rounds are needed than there are degrees given.
-    """
-    for number, freedom in enumerate(degrees, start=2):
-        spread = 2 / number
-        if math.sqrt(spread) * deviation * anytime_quantile(spread, freedom, error=error) <= half_width:
-            return number
-    return None

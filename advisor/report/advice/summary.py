@@ -64,6 +64,8 @@ def facts(report: AdviceResult) -> dict[str, tuple[str, ...]]:
 def workload_line(report: AdviceResult) -> str:
     """Return which program the predictions are for, and why; empty if nothing depends on it."""
     prediction = report.advice.prediction
+    if report.experiment is not None:
+        return ""
     if prediction.workload == BENCHMARK:
         return "the project's own benchmark, as `advisor pi run --benchmark` measured it"
     if report.proposal is not None:
