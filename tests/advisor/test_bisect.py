@@ -167,20 +167,26 @@ def test_a_bisection_names_the_package_that_fails_to_import(
     assert document["is_recovered"] is True
 
 
-@pytest.mark.slow
-def test_packages_that_require_each_other_change_together(
-    advisor: Advisor, index: PackageIndex, tmp_path: Path
-) -> None:
+def dependent_pair(index: PackageIndex, tmp_path: Path, operator: str) -> tuple[Path, str, str]:
+    """Return a project whose `pa` requires the slow `pb`, with its good and its bad lock."""
     names = ["pa", "pb", "pc"]
     for version in ("1.0", "2.0"):
-        add(index, "pa", version, requires=[f"pb=={version}"])
+        add(index, "pa", version, requires=[f"pb{operator}{version}"])
         add(index, "pb", version, 1.1 if version == "2.0" else 1.0)
         add(index, "pc", version)
     project = make_project(tmp_path / "project", names)
     good = requirements(project / "requirements.old.txt", dict.fromkeys(names, "1.0"))
     bad = requirements(project / "requirements.txt", dict.fromkeys(names, "2.0"))
+    return project, good.name, bad.name
 
-    document = run(advisor, index, project, "--good", good.name, "--bad", bad.name)
+
+@pytest.mark.slow
+def test_packages_that_require_each_other_change_together(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    project, good, bad = dependent_pair(index, tmp_path, "==")
+
+    document = run(advisor, index, project, "--good", good, "--bad", bad)
 
     # `pb` cannot be older than `pa`, so they are one culprit.
     assert culprits(document) == [["pa", "pb"]]
@@ -191,16 +197,9 @@ def test_packages_that_require_each_other_change_together(
 def test_a_package_that_needs_the_culprit_is_named_with_the_pin(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
-    names = ["pa", "pb", "pc"]
-    for version in ("1.0", "2.0"):
-        add(index, "pa", version, requires=[f"pb>={version}"])
-        add(index, "pb", version, 1.1 if version == "2.0" else 1.0)
-        add(index, "pc", version)
-    project = make_project(tmp_path / "project", names)
-    good = requirements(project / "requirements.old.txt", dict.fromkeys(names, "1.0"))
-    bad = requirements(project / "requirements.txt", dict.fromkeys(names, "2.0"))
+    project, good, bad = dependent_pair(index, tmp_path, ">=")
 
-    document = run(advisor, index, project, "--good", good.name, "--bad", bad.name)
+    document = run(advisor, index, project, "--good", good, "--bad", bad)
 
     assert culprits(document) == [["pb"]]
     assert document["pins"] == ["pb==1.0", "pa==1.0"]

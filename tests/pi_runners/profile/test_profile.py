@@ -186,13 +186,6 @@ def test_a_failure_of_the_profiler_does_not_change_the_program(project: Path) ->
     assert output.endswith("the last line\n")
 
 
-def test_the_hooks_run_on_old_interpreters() -> None:
-    import ast
-
-    for path in sorted((ROOT / "advisor" / "profile" / "bootstrap").rglob("*.py")):
-        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
-
-
 REAL = [
     ("cnn-pytorch", "train.py", "torch", {"conv2d", "normalisation", "elementwise"}),
     ("keras-text", "train.py", "tensorflow", {"matmul", "softmax", "elementwise"}),
