@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -124,6 +125,10 @@ class Benchmark:
             for name, listed in sorted(words.items())
             if listed is not None
         }
+
+    def option_text(self, settings: Mapping[str, Scalar]) -> str:
+        """Return the words of the command that apply settings, as text for a shell."""
+        return shlex.join(sum(self.options_of(settings).values(), ()))
 
     def request(self, *, runs: int, timeout_seconds: float, options: tuple[str, ...] = ()) -> dict[str, Any]:
         """Return the request for the harness, JSON-ready.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -391,8 +390,8 @@ def _observation(
     environment = dict(document.get("environment", {}))
     if block.benchmark is not None:
         environment["stack"] = arm.label
-        if options := block.benchmark.options_of(arm.settings):
-            environment["options"] = shlex.join(sum(options.values(), ()))
+        if options := block.benchmark.option_text(arm.settings):
+            environment["options"] = options
     else:
         indicator = INDICATORS[run.name]
         parameters = indicator.complete(dict(run.parameters))

@@ -207,12 +207,13 @@ class BenchmarkLaboratory(Laboratory):
         return 2 * run + _BUILD_SECONDS + size / _DOWNLOAD_BYTES_PER_SECOND
 
     def earlier_runs(self, arm: int) -> Iterator[tuple[int, float]]:
-        """Yield the runs of an arm in earlier experiments; arms with equal stacks and settings are the same."""
-        own = self.arms[max(arm, REFERENCE)]
+        """Yield the runs of an arm in earlier experiments: with an equal stack, and equal settings in the same way."""
+        own, benchmark = self.arms[max(arm, REFERENCE)], self.program.benchmark
+        options = "" if benchmark is None else benchmark.option_text(own.settings)
         python = self.setup.locker.target(own.python or self.setup.python).python_minor
         content = stack_content(own.stack.versions.items(), own.settings.items(), python)
         for number, observations in enumerate(self.earlier):
-            runs = [o for o in observations if _content_of(o) == content]
+            runs = [o for o in observations if (_content_of(o), o.environment.get("options", "")) == (content, options)]
             # The reference ran once more as its own control.
             runs.sort(key=lambda o: not o.reference)
             place = 1 if arm == CONTROL else 0
