@@ -480,6 +480,7 @@ def test_an_option_takes_the_place_of_the_call_and_can_contain_the_number(run: R
     assert rows_of(completed)[1:2] == [("recommended [matmul_precision=medium threads=5]", "8")]
 
 
+@pytest.mark.slow
 def test_ratios_of_an_older_option_for_a_setting_do_not_count(run: Run, torch_project: Path, tmp_path: Path) -> None:
     project = torch_project / "pyproject.toml"
     table = project.read_text()
@@ -515,6 +516,7 @@ def test_the_identity_of_a_benchmark_changes_with_its_files_only(project: Path) 
         read_benchmark(project)
 
 
+@pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
 def test_real_numpy_stacks_run_the_program_of_a_project(advisor: Advisor, project: Path, tmp_path: Path) -> None:

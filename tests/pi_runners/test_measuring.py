@@ -103,6 +103,7 @@ def test_a_matrix_without_a_stack_that_can_be_resolved_is_refused(
     assert "can be resolved" in completed.stderr
 
 
+@pytest.mark.slow
 def test_a_campaign_that_was_killed_is_continued(index: PackageIndex, tmp_path: Path, empty_knowledge: Path) -> None:
     for version in ("2.0.0", "2.1.0", "2.2.0"):
         index.add("numpy", version, code="raise ImportError('not today')")

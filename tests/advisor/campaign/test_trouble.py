@@ -273,6 +273,7 @@ def test_a_campaign_waits_for_an_unavailable_controller(bench: Bench, slurm: Clu
     assert bench.cells == all_cells(2, 2)
 
 
+@pytest.mark.slow
 def test_tasks_lost_by_a_controller_are_submitted_again_and_measured_once(bench: Bench, slurm: Cluster) -> None:
     bench.matrix(bench.waiting_code, rounds=1)
     process = bench.start("-e", "slurm")

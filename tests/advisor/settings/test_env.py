@@ -213,6 +213,7 @@ def test_a_batch_script_has_options_before_its_commands() -> None:
     assert node[-1] == 'srun --cpu-bind=map_ldom:1 --mem-bind=local "$@"'
 
 
+@pytest.mark.slow
 def test_slurm_runs_the_batch_script(slurm: Cluster, tmp_path: Path) -> None:
     script = tmp_path / "job.sh"
     script.write_text(slurm_text(locked_settings({"torch": {"threads": 1, "isa": "avx2"}})))

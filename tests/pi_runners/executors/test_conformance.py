@@ -207,6 +207,7 @@ def test_a_running_task_without_a_supervisor_is_not_lost_until_it_ends(make_batc
     assert (tmp_path / "ended").exists()
 
 
+@pytest.mark.slow
 def test_the_task_of_a_failed_node_runs_again(slurm: Cluster, make_batch: MakeBatch, tmp_path: Path) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
     batch = make_batch(f"f = open(r'{tmp_path}/ran', 'a'); f.write('x'); f.close(); time.sleep(3)")
@@ -303,6 +304,7 @@ def test_a_job_that_a_killed_controller_had_not_saved_is_not_done(
     assert executor.find(batch) is None
 
 
+@pytest.mark.slow
 def test_a_job_of_another_batch_with_the_same_number_is_not_cancelled(slurm: Cluster, make_batch: MakeBatch) -> None:
     executor = SlurmExecutor(SlurmOptions(exclusive=False))
     lost, other = make_batch("time.sleep(600)"), make_batch("time.sleep(600)")
