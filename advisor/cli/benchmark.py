@@ -84,7 +84,7 @@ def init(
         return
     if not options.agrees:
         _ask(proposal, directory, format, tries=options.tries)
-    _check_open_values(proposal)
+    api.benchmark_proposal.check_open_values(proposal)
     trial = None
     if options.tries:
         proposal, trial = api.benchmark_proposal.try_proposal(
@@ -116,15 +116,6 @@ def _print(
         print_report(proposal_text(proposal, trial, report_layout()))
 
 
-def _check_open_values(proposal: BenchmarkProposal) -> None:
-    """Refuse a command with values that only the user knows."""
-    if proposal.command.open_values:
-        raise InputError(
-            f"`{proposal.command.text}` needs values that only you know: {', '.join(proposal.command.open_values)}",
-            hint="write the command with `--command 'python ...'`, or name another program with `--script`",
-        )
-
-
 def _ask(proposal: BenchmarkProposal, project: Path, format: str, *, tries: bool) -> None:
     """Print a proposal and ask whether to try and write it.
 
@@ -137,7 +128,7 @@ def _ask(proposal: BenchmarkProposal, project: Path, format: str, *, tries: bool
         say(proposal_text(proposal, None, report_layout()))
     else:
         _print(proposal, None, None, format)
-    _check_open_values(proposal)
+    api.benchmark_proposal.check_open_values(proposal)
     path = project / "pyproject.toml"
     error = ConsentNeededError(
         f"`{path}` was not changed, and nothing was run",

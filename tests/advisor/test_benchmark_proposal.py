@@ -37,43 +37,36 @@ def propose(folder: Path, files: dict[str, str], **request: Any) -> BenchmarkPro
     return propose_benchmark(folder, **request)
 
 
+def table(command: str, *steps: int) -> dict[str, Any]:
+    """Return the table with a command, which has ``{}`` for its steps, and those of its start-up."""
+    texts = [f"python {command.format(number)}".strip() for number in steps]
+    return dict(zip(("command", "startup"), texts, strict=True)) if steps else {"command": f"python {command}".strip()}
+
+
 def options_of(folder: Path, code: str) -> dict[str, tuple[Any, bool, str]]:
     """Return default, necessity and form of each option of a program."""
-    interface = read_interface(folder, "train.py", ast.parse(code))
+    interface = read_interface(folder, {"train.py": ast.parse(code)})
     return {option.flag: (option.default, option.required, option.form) for option in interface.options}
 
 
 @pytest.mark.parametrize(
-    ("project", "table", "places"),
+    ("project", "command", "places"),
     [
         (
             "torch-training",
-            {
-                "command": "python train.py --output-dir benchmark-output --steps-per-epoch 25 --epochs 1 "
-                "--dataset synthetic",
-                "startup": "python train.py --output-dir benchmark-output --steps-per-epoch 5 --epochs 1 "
-                "--dataset synthetic",
-            },
-            ["train.py:23", "train.py:22", "train.py:25", "train.py:26"],
+            "train.py --output-dir benchmark-output --steps-per-epoch {} --epochs 1 --dataset synthetic",
+            ["train.py:26", "train.py:23", "train.py:22", "train.py:25"],
         ),
-        (
-            "numpy-simulation",
-            {"command": "python simulate.py --iterations 25", "startup": "python simulate.py --iterations 5"},
-            ["simulate.py:11"],
-        ),
-        (
-            "plain-service",
-            {"command": "python serve.py --requests 25", "startup": "python serve.py --requests 5"},
-            ["serve.py:18"],
-        ),
+        ("numpy-simulation", "simulate.py --iterations {}", ["simulate.py:11"]),
+        ("plain-service", "serve.py --requests {}", ["serve.py:18"]),
     ],
 )
 def test_a_small_project_gets_a_command_with_few_steps_and_the_places_that_declare_them(
-    project: str, table: dict[str, Any], places: list[str]
+    project: str, command: str, places: list[str]
 ) -> None:
     proposal = propose_benchmark(PROGRAMS / project)
 
-    assert proposal.table == table
+    assert proposal.table == table(command, 25, 5)
     assert [choice.option.place for choice in proposal.command.choices] == places
     check_benchmark(proposal.table)
 
@@ -106,100 +99,93 @@ def test_the_program_that_trains_is_proposed_and_the_others_are_listed(tmp_path:
     ]
 
 
-def test_a_program_named_as_a_benchmark_comes_first(tmp_path: Path) -> None:
-    proposal = propose(
-        tmp_path, {"train.py": training("'--epochs'"), "benchmarks/speed.py": training("'--steps', default=10")}
-    )
-
-    assert proposal.command.text == "python benchmarks/speed.py --steps 10"
-    assert proposal.command.startup_text == "python benchmarks/speed.py --steps 2"
-
-
 @pytest.mark.parametrize(
-    ("options", "arguments", "startup"),
+    ("options", "arguments", "steps"),
     [
         # The steps of the whole program come before those of an epoch, and these before epochs.
-        (
-            ["'--epochs', default=90", "'--max_steps', default=-1"],
-            "--max_steps 25 --epochs 1",
-            "--max_steps 5 --epochs 1",
-        ),
-        (["'--epochs', default=90"], "--epochs 2", "--epochs 1"),
-        (
-            ["'--epochs', default=90", "'--max-samples'"],
-            "--epochs 2 --max-samples 1000",
-            "--epochs 1 --max-samples 1000",
-        ),
+        (["'--epochs', default=90", "'--max_steps', default=-1"], "--max_steps {} --epochs 1", (25, 5)),
+        (["'--epochs', default=90"], "--epochs {}", (2, 1)),
+        (["'--epochs', default=90", "'--max-samples'"], "--epochs {} --max-samples 1000", (2, 1)),
         # A rollout of reinforcement learning needs many steps of its environment.
-        (
-            ["'--num-steps', default=128", "'--total-timesteps', default=500000"],
-            "--total-timesteps 5000",
-            "--total-timesteps 1000",
-        ),
-        (
-            ["'--synthetic', action='store_true'", "'--iters', default=3"],
-            "--iters 3 --synthetic",
-            "--iters 1 --synthetic",
-        ),
+        (["'--num-steps'", "'--total-timesteps', default=500000"], "--total-timesteps {}", (5000, 1000)),
+        (["'--synthetic', action='store_true'", "'--iters', default=3"], "--iters {} --synthetic", (3, 1)),
         # Nothing limits the steps: nothing is subtracted.
-        (["'--lr', default=0.1"], "", ""),
-        (["'--device', required=True, choices=['cpu', 'cuda']"], "--device cpu", ""),
+        (["'--lr', default=0.1"], "", ()),
+        (["'--device', required=True, choices=['cpu', 'cuda']"], "--device cpu", ()),
+        (["'data'", "'--weights', required=True", "'--epochs'"], "DATA --weights WEIGHTS --epochs {}", (2, 1)),
     ],
 )
 def test_options_that_limit_the_steps_get_small_values(
-    tmp_path: Path, options: list[str], arguments: str, startup: str
+    tmp_path: Path, options: list[str], arguments: str, steps: tuple[int, ...]
 ) -> None:
-    command = propose(tmp_path, {"train.py": training(*options)}).command
-
-    assert command.text == f"python train.py {arguments}".strip()
-    assert command.startup_text == (f"python train.py {startup}" if startup else "")
+    assert propose(tmp_path, {"train.py": training(*options)}).table == table(f"train.py {arguments}", *steps)
 
 
-def test_a_value_that_only_the_user_knows_is_left_open(tmp_path: Path) -> None:
-    command = propose(tmp_path, {"train.py": training("'data'", "'--weights', required=True", "'--epochs'")}).command
+PACKAGE = {
+    "src/net/__init__.py": "",
+    "src/net/options.py": "import argparse\ndef parser():\n    argparse.ArgumentParser().add_argument('--epochs')\n",
+    "src/net/train.py": "from .options import parser\nif __name__ == '__main__':\n    parser(); loss.backward()\n",
+}
+ENTRY = {
+    "pyproject.toml": '[project]\nname = "x"\n[project.scripts]\nx = "net.cli:run"\n',
+    "net/cli.py": "import torch\ndef run():\n    torch.ones(1).backward()\n",
+}
+HYDRA = {
+    "train.py": "import hydra, torch\n@hydra.main(config_path='conf', config_name='main')\n"
+    "def main(cfg): x.backward()\nif __name__ == '__main__':\n    main()\n",
+    "conf/main.yaml": "defaults:\n  - trainer: small\n  - _self_\nseed: 1\n",
+    "conf/trainer/small.yaml": "lr: 0.1\nmax_steps: 1000\n",
+}
+# The second command has no placeholder; it goes on in the next line.
+README = (
+    "# Train\n\n```sh\n$ CUDA_VISIBLE_DEVICES=0 python train.py <DATA>\n"
+    "$ python ./train.py \\\n    samples --epochs 90 --lr 0.1 2>&1 > log && ls\n```\n"
+)
+DOCUMENTED = {"train.py": training("'data'", "'--epochs'", "'--lr'"), "README.md": README}
+GIVEN = {"train.py": training("'data'", "'--epochs'"), "a.csv": "1"}
+NUMBERED = {"train.py": training("'--epochs'", "'--max-steps'")}
+NAMED = {"train.py": training("'--epochs'"), "benchmarks/speed.py": training("'--steps', default=10")}
 
-    assert command.text == "python train.py DATA --weights WEIGHTS --epochs 2"
-    assert command.open_values == ("`data` (train.py:3)", "`--weights` (train.py:4)")
 
+@pytest.mark.parametrize(
+    ("files", "request_", "command", "steps", "place"),
+    [
+        (NAMED, {}, "benchmarks/speed.py --steps {}", (10, 2), "benchmarks/speed.py:3"),
+        (DOCUMENTED, {}, "train.py samples --epochs {} --lr 0.1", (2, 1), "train.py:4"),
+        # A module of a package that imports relatively runs as a module.
+        (PACKAGE, {}, "-m net.train --epochs {}", (2, 1), "src/net/options.py:3"),
+        (ENTRY, {}, "-c 'from net.cli import run as main; main()'", (), ""),
+        (HYDRA, {}, "train.py trainer.max_steps={}", (25, 5), "conf/trainer/small.yaml:2"),
+        # A command of the user keeps its words.
+        (
+            GIVEN,
+            {"command": "python -X utf8 train.py a.csv --epochs=10"},
+            "-X utf8 train.py a.csv --epochs={}",
+            (10, 2),
+            "",
+        ),
+        (NUMBERED, {"steps": 400}, "train.py --max-steps {} --epochs 1", (400, 80), "train.py:4"),
+    ],
+    ids=["benchmark", "documented", "package", "entry point", "hydra", "given", "steps"],
+)
+def test_a_program_is_run_as_its_project_runs_it_with_few_steps(
+    tmp_path: Path, files: dict[str, str], request_: dict[str, Any], command: str, steps: tuple[int, ...], place: str
+) -> None:
+    proposal = propose(tmp_path, files, **request_)
 
-def test_a_documented_command_gives_the_values_that_a_program_requires(tmp_path: Path) -> None:
-    readme = (
-        "# Train\n\n```sh\n$ CUDA_VISIBLE_DEVICES=0 python train.py <DATA>\n"
-        "$ python ./train.py \\\n    samples --epochs 90 --lr 0.1 && ls\n```\n"
-    )
-    proposal = propose(
-        tmp_path, {"train.py": training("'data'", "'--epochs'", "'--lr'"), "README.md": readme, "samples/a.csv": "1"}
-    )
-
-    assert proposal.command.text == "python train.py samples --lr 0.1 --epochs 2"
-    assert proposal.command.documented == "README.md:5"
+    further = [name for name in files if name.endswith((".yaml", "a.csv"))]
+    assert proposal.table == table(command, *steps) | ({"files": ["**/*.py", *further]} if further else {})
+    assert [choice.option.place for choice in proposal.command.choices][:1] == ([place] if place else [])
+    assert proposal.command.documented == ("README.md:5" if files is DOCUMENTED else "")
     assert proposal.command.open_values == ()
 
 
-def test_a_placeholder_of_a_documented_command_is_left_open(tmp_path: Path) -> None:
-    files = {"train.py": training("'data'"), "README.md": "    python train.py /path/to/data\n"}
+def test_values_that_only_the_user_knows_are_left_open(tmp_path: Path) -> None:
+    program = {"train.py": training("'data'", "'--weights', required=True", "'--epochs'")}
+    documented = {"train.py": training("'data'"), "README.md": "    python train.py /path/to/data\n"}
 
-    assert propose(tmp_path, files).command.open_values == ("`/path/to/data` (README.md:1)",)
-
-
-def test_options_of_an_imported_parser_count_and_a_module_of_a_package_runs_as_a_module(tmp_path: Path) -> None:
-    options = "import argparse\ndef parser():\n    p = argparse.ArgumentParser()\n    p.add_argument('--epochs')\n"
-    program = "import torch\nfrom .options import parser\nif __name__ == '__main__':\n    parser(); x.backward()\n"
-    proposal = propose(
-        tmp_path, {"src/net/options.py": options, "src/net/train.py": program, "src/net/__init__.py": ""}
-    )
-
-    assert proposal.command.text == "python -m net.train --epochs 2"
-    assert proposal.command.choices[0].option.place == "src/net/options.py:4"
-
-
-def test_a_command_that_the_project_installs_runs_by_its_function(tmp_path: Path) -> None:
-    files = {
-        "pyproject.toml": '[project]\nname = "x"\n[project.scripts]\nx = "net.cli:run"\n',
-        "net/cli.py": "import torch\ndef run():\n    torch.ones(1).backward()\n",
-    }
-
-    assert propose(tmp_path, files).command.words == ("python", "-c", "from net.cli import run as main; main()")
+    assert propose(tmp_path / "a", program).command.open_values == ("`data` (train.py:3)", "`--weights` (train.py:4)")
+    assert propose(tmp_path / "b", documented).command.open_values == ("`/path/to/data` (README.md:1)",)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +223,7 @@ def test_a_command_that_the_project_installs_runs_by_its_function(tmp_path: Path
         (
             "import transformers\nfrom dataclasses import dataclass, field\n@dataclass\nclass Model:\n"
             "    model: str = field(default='gpt2')\n"
-            "transformers.HfArgumentParser((Model, transformers.TrainingArguments))\n",
+            "class Training(transformers.TrainingArguments): pass\ntransformers.HfArgumentParser((Model, Training))\n",
             {
                 "--model": ("gpt2", False, "space"),
                 "--max_steps": (-1, False, "space"),
@@ -245,59 +231,15 @@ def test_a_command_that_the_project_installs_runs_by_its_function(tmp_path: Path
                 "--output_dir": (None, True, "space"),
             },
         ),
+        # Without a parser, these are no options of the program.
+        ("import transformers\ntransformers.TrainingArguments(output_dir='x', max_steps=10)\n", {}),
     ],
-    ids=["argparse", "click", "typer", "fire", "absl", "tyro", "transformers"],
+    ids=["argparse", "click", "typer", "fire", "absl", "tyro", "transformers", "trainer"],
 )
 def test_the_options_of_a_program_are_read_from_its_code(
     tmp_path: Path, code: str, options: dict[str, tuple[Any, bool, str]]
 ) -> None:
     assert options_of(tmp_path, code) == options
-
-
-def test_the_configuration_of_hydra_is_read_and_belongs_to_the_files_of_the_benchmark(tmp_path: Path) -> None:
-    program = (
-        "import hydra, torch\n@hydra.main(config_path='conf', config_name='main')\ndef main(cfg): x.backward()\n"
-        "if __name__ == '__main__':\n    main()\n"
-    )
-    proposal = propose(
-        tmp_path,
-        {
-            "train.py": program,
-            "conf/main.yaml": "defaults:\n  - trainer: small\n  - _self_\nseed: 1\n",
-            "conf/trainer/small.yaml": "lr: 0.1\nmax_steps: 1000\n",
-        },
-    )
-
-    assert proposal.table == {
-        "command": "python train.py trainer.max_steps=25",
-        "startup": "python train.py trainer.max_steps=5",
-        "files": ["**/*.py", "conf/main.yaml", "conf/trainer/small.yaml"],
-    }
-    assert proposal.command.choices[0].option.place == "conf/trainer/small.yaml:2"
-
-
-def test_a_command_of_the_user_keeps_its_words_and_gets_a_start_up_by_the_options_of_its_program(
-    tmp_path: Path,
-) -> None:
-    files = {"train.py": training("'data'", "'--epochs'"), "data.csv": "1"}
-    proposal = propose(tmp_path, files, command="python -X utf8 train.py data.csv --epochs=10")
-
-    assert proposal.table == {
-        "command": "python -X utf8 train.py data.csv --epochs=10",
-        "startup": "python -X utf8 train.py data.csv --epochs=2",
-        "files": ["**/*.py", "data.csv"],
-    }
-
-
-def test_the_number_of_steps_can_be_given(tmp_path: Path) -> None:
-    files = {"train.py": training("'--epochs'", "'--max-steps'")}
-
-    assert propose(tmp_path, files, steps=400).table == {
-        "command": "python train.py --max-steps 400 --epochs 1",
-        "startup": "python train.py --max-steps 80 --epochs 1",
-    }
-    with pytest.raises(InputError, match="no option of `python run.py` limits its steps"):
-        propose(tmp_path, {"run.py": training()}, script="run.py", steps=400)
 
 
 @pytest.mark.parametrize(
@@ -313,6 +255,7 @@ def test_the_number_of_steps_can_be_given(tmp_path: Path) -> None:
         ({"train.py": training()}, {"script": "other.py"}, "`other.py` is not a program of the project"),
         ({"chat.py": "input()"}, {"script": "chat.py"}, "`chat.py`: reads what a user types"),
         ({}, {"command": "python 'x"}, "cannot be split into words"),
+        ({"run.py": training()}, {"script": "run.py", "steps": 9}, "no option of `python run.py` limits its steps"),
     ],
 )
 def test_a_project_without_a_suitable_program_gets_an_error(
@@ -362,7 +305,7 @@ def test_the_duration_without_start_up_is_better_than_a_progress_bar(tmp_path: P
     limited = propose(tmp_path / "a", {"train.py": training("'--epochs'")}).with_metric(bar)
     unlimited = propose(tmp_path / "b", {"train.py": training()}).with_metric(bar)
 
-    assert limited.table == {"command": "python train.py --epochs 2", "startup": "python train.py --epochs 1"}
+    assert limited.table == table("train.py --epochs {}", 2, 1)
     assert unlimited.table["metric"]["unit"] == "it/s"
     assert unlimited.table["metric"]["statistic"] == "last"
 

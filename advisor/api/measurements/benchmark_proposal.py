@@ -16,14 +16,15 @@ from advisor.project.formats.pyproject import read_settings
 from advisor.user_directories import cache_directory
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
-from knowledge.domain.shared_files import create_atomically, read_bytes, write_atomically
+from knowledge.domain.shared_files import read_bytes, write_atomically
 from pi_runners.execution.benchmark import last_line
 from pi_runners.execution.environment import build_environment
 from pi_runners.execution.program_archive import write_program
-from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
+from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessRequest
 
 _SHORTEST_WORK_SECONDS = 1.0
 _SHOWN_LINES = 10
+_ENDINGS = {"time": "killed at its time limit", "memory": "killed above its memory limit (`--memory-limit`)"}
 _MARK = "\ufeff"
 """Byte order mark, with which some editors start a file."""
 
@@ -135,7 +136,8 @@ def try_proposal(
             part="trial",
         )
         end = FreshProcesses().run(request)
-    result = next(iter(end.results), None) or {"status": "crashed", "failure": _ending(end)}
+    ending = _ENDINGS.get(end.ending, f"exit status {end.exit_status}")
+    result = next(iter(end.results), None) or {"status": "crashed", "failure": f"{end.error_tail}\n{ending}"}
     if result["status"] != "ok":
         raise _failed(proposal, str(result["failure"]))
     required = {root.name for root in setup.context.problem.roots if not root.constraint}
@@ -150,16 +152,11 @@ def try_proposal(
     return proposal, replace(trial, more_steps=_more_steps(proposal, trial))
 
 
-def _ending(end: ProcessEnd) -> str:
-    reasons = {"time": "killed at its time limit", "memory": "killed above its memory limit (`--memory-limit`)"}
-    return f"{end.error_tail}\n{reasons.get(end.ending, f'exit status {end.exit_status}')}"
-
-
 def _failed(proposal: BenchmarkProposal, failure: str) -> TrialError:
-    *output, _ = [line for line in lines_of(failure) if line.strip()] or [""]
+    output = [line for line in lines_of(failure) if line.strip()]
     return TrialError(
         f"`{proposal.command.text}` gave no result: {last_line(failure)}",
-        details=tuple(output[-_SHOWN_LINES:]),
+        details=tuple(output[:-1][-_SHOWN_LINES:]),
         hint="correct it with `--command '...'`, or name another program with `--script`; its copy has no files that "
         "git ignores, and the environment only what the project requires",
     )
@@ -172,12 +169,8 @@ def _more_steps(proposal: BenchmarkProposal, trial: CommandTrial) -> int:
         TrialError: If the duration of the steps is to be measured, and is not longer than the start-up.
     """
     command = proposal.command
-    if command.steps is None or not command.startup:
-        return 0
-    needed = _SHORTEST_WORK_SECONDS
-    if proposal.metric is None:
-        needed = max(needed, trial.startup_seconds)
-    if trial.work_seconds >= needed:
+    needed = max(_SHORTEST_WORK_SECONDS, trial.startup_seconds if proposal.metric is None else 0.0)
+    if command.steps is None or trial.work_seconds >= needed:
         return 0
     number = int(command.steps.value)
     # A duration of hundredths of a second says little about the steps.
@@ -194,6 +187,20 @@ def _more_steps(proposal: BenchmarkProposal, trial: CommandTrial) -> int:
     return more
 
 
+def check_open_values(proposal: BenchmarkProposal) -> None:
+    """Refuse a command with values that only the user knows.
+
+    Raises:
+        InputError: If it has some.
+    """
+    command = proposal.command
+    if command.open_values:
+        raise InputError(
+            f"`{command.text}` needs values that only you know: {', '.join(command.open_values)}",
+            hint="write the command with `--command 'python ...'`, or name another program with `--script`",
+        )
+
+
 def write_proposal(directory: Path, proposal: BenchmarkProposal) -> Path:
     """Write the benchmark of a proposal into the project's `pyproject.toml`, which is created if there is none.
 
@@ -205,16 +212,11 @@ def write_proposal(directory: Path, proposal: BenchmarkProposal) -> Path:
     Raises:
         InputError: If the file cannot be written, or not without changing something else.
     """
-    if proposal.command.open_values:
-        raise InputError(f"`{proposal.command.text}` has open values: {', '.join(proposal.command.open_values)}")
+    check_open_values(proposal)
     check_benchmark(proposal.table)
     path = directory / "pyproject.toml"
-    if not path.exists():
-        if not create_atomically(path, with_benchmark("", proposal.table)):
-            raise InputError(f"`{path}` was created by another program meanwhile", hint="repeat the command")
-        return path
     try:
-        text = read_bytes(path).decode("utf-8")
+        text = read_bytes(path).decode("utf-8") if path.exists() else ""
         mark = _MARK if text.startswith(_MARK) else ""
         changed = f"{mark}{with_benchmark(text.removeprefix(_MARK), proposal.table)}"
     except ValueError as error:

@@ -6,268 +6,294 @@ Nothing is executed. A value that only running the program would show is unknown
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from advisor.project.benchmark_proposal.interface import Interface, ProgramOption, names
 from advisor.project.code.names import full_name, imported_objects
 from advisor.project.code.static_values import NotStaticError, StaticModule
 from knowledge.records import parse_yaml
 
-_DATACLASS_PARSERS = ("tyro.cli", "transformers.HfArgumentParser", "simple_parsing.parse", "HfArgumentParser")
-_FUNCTION_PARSERS = ("fire.Fire", "typer.run")
+_PARSERS = ("fire.Fire", "typer.run", "tyro.cli", "transformers.HfArgumentParser")
+"""Functions whose arguments are functions or dataclasses, of which they make a command line."""
+_SWITCHES = ("store_true", "store_false", "store_const", "count")
 _MOST_CONFIGURATIONS = 100
 _MOST_KEYS = 2000
-_REQUIRED = object()
 
 
-@dataclass(frozen=True, slots=True)
+@cache
+def names() -> Mapping[str, Any]:
+    """Return the names of options and programs that the file ``names.toml`` lists."""
+    return tomllib.loads(files(__package__).joinpath("names.toml").read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOption:
+    """An option of a program.
+
+    Attributes:
+        flag: What is written on the command line, such as ``--max-steps``; the name of an argument without a flag.
+        place: File and line that declare it, such as ``train.py:12``.
+        form: How a value is written: ``--steps 5``, ``--steps=5``, ``steps=5`` (Hydra), the value alone, or, for a
+            switch, no value.
+        default: Its default; ``None`` if it has none, or only running the program shows it.
+        required: Whether the program does not start without it.
+        choices: Values that it admits; empty if the code does not list them.
+    """
+
+    flag: str
+    place: str
+    form: Literal["space", "equals", "assignment", "argument", "switch"] = "space"
+    default: Any = None
+    required: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its name as `names.toml` writes it."""
+        return self.flag.lstrip("-").rpartition(".")[2].replace("-", "_").lower()
+
+    @property
+    def kind(self) -> str:
+        """The list of ``names.toml`` that has its name; empty if none has."""
+        return next((kind for kind, listed in names()["options"].items() if self.name in listed), "")
+
+    def words(self, value: object) -> list[str]:
+        """Return the words of a command that give it a value."""
+        if self.form == "switch":
+            return [self.flag]
+        if self.form == "argument":
+            return [str(value)]
+        return [self.flag, str(value)] if self.form == "space" else [f"{self.flag}={value}"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interface:
+    """The command line of a program, as its code declares it.
+
+    Attributes:
+        options: Options and arguments, in the order of their declaration.
+        obstacle: Why a command cannot be completed by its options alone, such as subcommands; empty if it can.
+        configurations: Files with the values of its options, such as those of Hydra.
+    """
+
+    options: tuple[ProgramOption, ...] = ()
+    obstacle: str = ""
+    configurations: tuple[str, ...] = ()
+
+
+def read_interface(directory: Path, files: Mapping[str, ast.Module]) -> Interface:
+    """Return the command line that files of a project declare: a program, and files that it imports."""
+    options: dict[str, ProgramOption] = {}
+    obstacle, configurations = "", list[str]()
+    for code in (_Code(name, tree) for name, tree in files.items()):
+        keys, read = _hydra(code, directory)
+        for option in (*_argparse_and_click(code), *_passed(code), *_typer_commands(code), *_absl(code), *keys):
+            options.setdefault(option.flag, option)
+        obstacle = obstacle or _obstacle(code)
+        configurations += read
+    return Interface(options=tuple(options.values()), obstacle=obstacle, configurations=tuple(configurations))
+
+
 class _Code:
-    """A parsed file, with what its names stand for."""
+    """A parsed file.
 
-    name: str
-    module: StaticModule
-    aliases: Mapping[str, str]
+    Attributes:
+        name: Its path in the project.
+        calls: Its calls, each with the full name of the function.
+        definitions: Its functions and classes.
+    """
 
-    def value(self, node: ast.expr | None) -> Any:
-        """Return the value of an expression; `None` if only running the program shows it."""
-        try:
-            return None if node is None else self.module.value(node)
-        except NotStaticError:
-            return None
+    def __init__(self, name: str, tree: ast.Module) -> None:
+        nodes = list(ast.walk(tree))
+        self._module = StaticModule(tree)
+        self._aliases = dict(imported_objects(nodes))
+        self.name = name
+        self.calls = [(self.full_name(node.func), node) for node in nodes if isinstance(node, ast.Call)]
+        self.definitions = {n.name: n for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+
+    def full_name(self, node: ast.expr) -> str:
+        return full_name(node, self._aliases)
+
+    def imports(self, library: str) -> bool:
+        return any(name.partition(".")[0] == library for name in self._aliases.values())
 
     def place(self, node: ast.AST) -> str:
         return f"{self.name}:{getattr(node, 'lineno', 0)}"
 
-    def full_name(self, node: ast.expr) -> str:
-        return full_name(node, self.aliases)
+    def value(self, node: ast.expr | None) -> Any:
+        """Return the value of an expression; `None` if only running the program shows it."""
+        try:
+            return None if node is None else self._module.value(node)
+        except NotStaticError:
+            return None
 
-    def calls(self) -> Iterator[tuple[str, ast.Call]]:
-        for node in ast.walk(self.module.tree):
-            if isinstance(node, ast.Call):
-                yield self.full_name(node.func), node
+    def values(self, call: ast.Call) -> list[Any]:
+        """Return the values of the positional arguments of a call."""
+        return [self.value(argument) for argument in call.args]
 
-    def definitions(self) -> dict[str, ast.FunctionDef | ast.ClassDef]:
-        tree = self.module.tree
-        return {n.name: n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    def keywords(self, call: ast.Call) -> dict[str, Any]:
+        """Return the values of the keyword arguments of a call."""
+        return {keyword.arg: self.value(keyword.value) for keyword in call.keywords if keyword.arg}
 
-
-def read_interface(directory: Path, name: str, tree: ast.Module, *, is_program: bool = True) -> Interface:
-    """Return the command line that a file of a project declares, be it the program or a file that it imports."""
-    code = _Code(name, StaticModule(tree), dict(imported_objects(ast.walk(tree))))
-    options = [*_argparse(code), *_click(code), *_functions(code), *_dataclasses(code), *_absl(code)]
-    options += _library(code) if is_program else ()
-    hydra_options, further = _hydra(code, directory)
-    unique = {option.flag: option for option in reversed([*options, *hydra_options])}
-    return Interface(
-        options=tuple(sorted(unique.values(), key=lambda o: [*options, *hydra_options].index(o))),
-        obstacle=_obstacle(code),
-        further_files=further,
-    )
+    def commands(self) -> list[ast.FunctionDef]:
+        """Return the functions that click or typer makes commands."""
+        functions = (node for node in self.definitions.values() if isinstance(node, ast.FunctionDef))
+        return [f for f in functions if any(_last(self.full_name(_function(d))) == "command" for d in f.decorator_list)]
 
 
-def _obstacle(code: _Code) -> str:
-    for name, call in code.calls():
-        if name.endswith(".add_subparsers"):
-            return f"has subcommands ({code.place(call)})"
-        if name.rpartition(".")[2] in ("LightningCLI",):
-            return f"is a command line of Lightning ({code.place(call)}), which needs a subcommand"
-        if name in ("click.group", "typer.Typer") and len(_commands(code)) != 1:
-            return f"has subcommands ({code.place(call)})"
-    return ""
-
-
-def _argparse(code: _Code) -> Iterator[ProgramOption]:
-    for name, call in code.calls():
-        if name.rpartition(".")[2] != "add_argument":
-            continue
-        flags = [flag for argument in call.args if isinstance(flag := code.value(argument), str)]
-        values = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
-        if not flags:
-            continue
-        is_argument = not flags[0].startswith("-")
-        action, default, count = (code.value(values.get(key)) for key in ("action", "default", "nargs"))
-        is_switch = isinstance(action, str) and action.startswith(("store_true", "store_false", "count", "store_const"))
-        yield ProgramOption(
-            flag=max(flags, key=lambda flag: (flag.startswith("--"), len(flag))),
-            place=code.place(call),
-            form="argument" if is_argument else "switch" if is_switch else "space",
-            default=default,
-            required=(is_argument and count not in ("?", "*") and "default" not in values)
-            or code.value(values.get("required")) is True,
-            choices=_texts(code.value(values.get("choices"))),
-        )
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, (list, tuple, dict)) else ()
-
-
-def _commands(code: _Code) -> list[ast.FunctionDef]:
-    """Return the functions that click or typer makes commands."""
-    functions = []
-    for node in code.definitions().values():
-        decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-        if isinstance(node, ast.FunctionDef) and any(_last(code.full_name(d)) == "command" for d in decorators):
-            functions.append(node)
-    return functions
+def _function(decorator: ast.expr) -> ast.expr:
+    return decorator.func if isinstance(decorator, ast.Call) else decorator
 
 
 def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _click(code: _Code) -> Iterator[ProgramOption]:
-    for function in code.definitions().values():
-        for decorator in function.decorator_list:
-            if not isinstance(decorator, ast.Call) or code.full_name(decorator.func) not in _CLICK:
-                continue
-            values = {keyword.arg: code.value(keyword.value) for keyword in decorator.keywords if keyword.arg}
-            flags = [flag for argument in decorator.args if isinstance(flag := code.value(argument), str)]
-            is_argument = code.full_name(decorator.func) == "click.argument"
-            dashed = [flag for flag in flags if flag.startswith("-")] or flags[:1]
-            if not dashed:
-                continue
-            flag = max(dashed, key=len)
-            is_switch = values.get("is_flag") is True or "/" in flag
-            yield ProgramOption(
-                flag=flag.partition("/")[0].strip(),
-                place=code.place(decorator),
-                form="argument" if is_argument else "switch" if is_switch else "space",
-                default=values.get("default"),
-                required=values.get("required", is_argument and "default" not in values) is True,
-            )
+def _obstacle(code: _Code) -> str:
+    for name, call in code.calls:
+        if _last(name) == "LightningCLI":
+            return f"is a command line of Lightning ({code.place(call)}), which needs a subcommand"
+        if _last(name) == "add_subparsers" or (name in ("click.group", "typer.Typer") and len(code.commands()) != 1):
+            return f"has subcommands ({code.place(call)})"
+    return ""
 
 
-_CLICK = ("click.option", "click.argument", "rich_click.option", "rich_click.argument")
-
-
-def _functions(code: _Code) -> Iterator[ProgramOption]:
-    """Yield the parameters of the functions that Fire and typer run."""
-    definitions = code.definitions()
-    for name, call in code.calls():
-        target = definitions.get(call.args[0].id) if call.args and isinstance(call.args[0], ast.Name) else None
-        if name in _FUNCTION_PARSERS and isinstance(target, ast.FunctionDef):
-            yield from _parameters(code, target, is_typer=name == "typer.run")
-    if any(name.partition(".")[0] == "typer" for name in code.aliases.values()):
-        for function in _commands(code):
-            yield from _parameters(code, function, is_typer=True)
-
-
-def _parameters(code: _Code, function: ast.FunctionDef, *, is_typer: bool) -> Iterator[ProgramOption]:
-    arguments = [*function.args.posonlyargs, *function.args.args]
-    defaults = [*[_REQUIRED] * (len(arguments) - len(function.args.defaults)), *function.args.defaults]
-    keywords = [d if d is not None else _REQUIRED for d in function.args.kw_defaults]
-    for argument, node in [
-        *zip(arguments, defaults, strict=True),
-        *zip(function.args.kwonlyargs, keywords, strict=True),
-    ]:
-        flags, default, required = [], None, node is _REQUIRED
-        if isinstance(node, ast.Call) and code.full_name(node.func) in ("typer.Option", "typer.Argument"):
-            literals = [code.value(a) for a in node.args]
-            flags = [text for text in literals[1:] if isinstance(text, str) and text.startswith("--")]
-            default, required = (literals[0] if literals else None), bool(literals[:1] == [...])
-        elif isinstance(node, ast.expr):
-            default = code.value(node)
-        dashed = argument.arg.replace("_", "-") if is_typer else argument.arg
-        yield ProgramOption(
-            flag=flags[0].partition("/")[0]
-            if flags
-            else f"--{dashed}"
-            if not (is_typer and required)
-            else argument.arg,
-            place=code.place(argument),
-            form="argument" if is_typer and required else "switch" if is_typer and default is False else "space",
-            default=default,
-            required=required,
+def _argparse_and_click(code: _Code) -> Iterator[ProgramOption]:
+    for name, call in code.calls:
+        if _last(name) != "add_argument" and not name.endswith(("click.option", "click.argument")):
+            continue
+        texts = [text for text in code.values(call) if isinstance(text, str)]
+        flags = [text for text in texts if text.startswith("-")]
+        if not texts:
+            continue
+        given = code.keywords(call)
+        flag, slash, _ = max(flags, key=lambda flag: (flag.startswith("--"), len(flag)), default=texts[0]).partition(
+            "/"
         )
-
-
-def _dataclasses(code: _Code) -> Iterator[ProgramOption]:
-    """Yield the fields of dataclasses that a parser reads."""
-    definitions = code.definitions()
-    for name, call in code.calls():
-        if name not in _DATACLASS_PARSERS:
-            continue
-        dashes = name.startswith("tyro")
-        for node in (n for argument in call.args for n in ast.walk(argument) if isinstance(n, ast.Name)):
-            target = definitions.get(node.id)
-            if isinstance(target, ast.ClassDef):
-                yield from _fields(code, target, dashes=dashes)
-            elif isinstance(target, ast.FunctionDef):
-                yield from _parameters(code, target, is_typer=dashes)
-
-
-def _fields(code: _Code, target: ast.ClassDef, *, dashes: bool) -> Iterator[ProgramOption]:
-    for statement in target.body:
-        if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
-            continue
-        name, node = statement.target.id, statement.value
-        required = node is None
-        if isinstance(node, ast.Call):
-            values = {k.arg: k.value for k in node.keywords if k.arg}
-            required = _last(code.full_name(node.func)) == "field" and not {"default", "default_factory"} & set(values)
-            node = values.get("default")
+        is_switch = slash or given.get("is_flag") is True or given.get("action") in _SWITCHES
+        is_optional = flags or given.get("nargs") in ("?", "*", -1) or "default" in given
+        choices = given.get("choices")
         yield ProgramOption(
-            flag=f"--{name.replace('_', '-') if dashes else name}",
-            place=code.place(statement),
-            form="switch" if dashes and code.value(node) is False else "space",
-            default=code.value(node),
-            required=required,
+            flag=flag.strip(),
+            place=code.place(call),
+            form="argument" if not flags else "switch" if is_switch else "space",
+            default=given.get("default"),
+            required=given.get("required", not is_optional) is True,
+            choices=tuple(map(str, choices)) if isinstance(choices, (list, tuple, dict)) else (),
         )
 
 
 def _absl(code: _Code) -> Iterator[ProgramOption]:
-    for name, call in code.calls():
-        if not _last(name).startswith("DEFINE_") or not call.args:
+    for name, call in code.calls:
+        if not _last(name).startswith("DEFINE_"):
             continue
-        if isinstance(flag := code.value(call.args[0]), str):
-            default = code.value(call.args[1]) if len(call.args) > 1 else None
-            values = {k.arg: code.value(k.value) for k in call.keywords if k.arg}
+        (flag, default, *_), given = [*code.values(call), None, None], code.keywords(call)
+        if isinstance(flag, str):
             yield ProgramOption(
                 flag=f"--{flag}",
                 place=code.place(call),
                 form="switch" if _last(name) in ("DEFINE_bool", "DEFINE_boolean") else "equals",
-                default=values.get("default", default),
-                required=values.get("required") is True,
+                default=given.get("default", default),
+                required=given.get("required") is True,
             )
 
 
-def _library(code: _Code) -> Iterator[ProgramOption]:
-    """Yield the options that libraries add to the parser of a program."""
-    used = [(code.full_name(node), node) for node in ast.walk(code.module.tree) if isinstance(node, ast.expr)]
-    for added, options in names()["library_options"].items():
-        place = next((code.place(node) for name, node in used if name and name.endswith(added)), "")
-        for name, default in options.items() if place else ():
-            is_required = default == "required"
+def _passed(code: _Code) -> Iterator[ProgramOption]:
+    """Yield the parameters of the functions, and the fields of the dataclasses, of which a library makes options."""
+    for name, call in code.calls:
+        if name not in _PARSERS:
+            continue
+        for node in (n for a in call.args for n in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])):
+            target = code.definitions.get(node.id) if isinstance(node, ast.Name) else None
+            if isinstance(target, ast.FunctionDef):
+                yield from _parameters(code, target, name)
+            elif isinstance(target, ast.ClassDef):
+                yield from _fields(code, target, name)
+            else:
+                yield from _training_arguments(code, node)
+
+
+def _typer_commands(code: _Code) -> Iterator[ProgramOption]:
+    for function in code.commands() if code.imports("typer") else ():
+        yield from _parameters(code, function, "typer.run")
+
+
+def _flag(name: str, parser: str) -> str:
+    return f"--{name.replace('_', '-') if parser.startswith(('typer', 'tyro')) else name}"
+
+
+def _parameters(code: _Code, function: ast.FunctionDef, parser: str) -> Iterator[ProgramOption]:
+    signature = function.args
+    parameters = [*signature.posonlyargs, *signature.args]
+    defaults = [*[None] * (len(parameters) - len(signature.defaults)), *signature.defaults, *signature.kw_defaults]
+    for parameter, node in zip([*parameters, *signature.kwonlyargs], defaults, strict=True):
+        flag, default, required = _flag(parameter.arg, parser), code.value(node), node is None
+        is_argument = parser == "typer.run" and required
+        if isinstance(node, ast.Call) and (kind := code.full_name(node.func)) in ("typer.Option", "typer.Argument"):
+            default, *texts = code.values(node) or [None]
+            required, is_argument = default is ..., kind == "typer.Argument"
+            flag = next((t.partition("/")[0] for t in texts if isinstance(t, str) and t.startswith("--")), flag)
+        yield ProgramOption(
+            flag=parameter.arg if is_argument else flag,
+            place=code.place(parameter),
+            form="argument" if is_argument else "switch" if parser != "fire.Fire" and default is False else "space",
+            default=None if required else default,
+            required=required,
+        )
+
+
+def _fields(code: _Code, target: ast.ClassDef, parser: str) -> Iterator[ProgramOption]:
+    for statement in target.body:
+        if not (isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)):
+            continue
+        default, required = code.value(statement.value), statement.value is None
+        if isinstance(statement.value, ast.Call) and _last(code.full_name(statement.value.func)) == "field":
+            given = code.keywords(statement.value)
+            default, required = given.get("default"), not {"default", "default_factory"} & given.keys()
+        yield ProgramOption(
+            flag=_flag(statement.target.id, parser),
+            place=code.place(statement),
+            form="switch" if parser == "tyro.cli" and default is False else "space",
+            default=default,
+            required=required,
+        )
+    for base in target.bases:
+        yield from _training_arguments(code, base)
+
+
+def _training_arguments(code: _Code, node: ast.expr) -> Iterator[ProgramOption]:
+    """Yield options of the class of transformers that most of its programs pass to a parser."""
+    if code.full_name(node) in ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"):
+        for name, default in names()["training_arguments"].items():
             yield ProgramOption(
-                flag=f"--{name}", place=place, default=None if is_required else default, required=is_required
+                flag=f"--{name}", place=code.place(node), default=default or None, required=default == ""
             )
 
 
 def _hydra(code: _Code, directory: Path) -> tuple[list[ProgramOption], tuple[str, ...]]:
     """Return the keys of the configuration of a program that Hydra configures, and its files."""
-    for function in code.definitions().values():
-        for decorator in function.decorator_list:
-            if isinstance(decorator, ast.Call) and code.full_name(decorator.func) == "hydra.main":
-                values = {k.arg: code.value(k.value) for k in decorator.keywords if k.arg}
-                folder = (directory / code.name).parent / str(values.get("config_path") or "")
-                stem = str(values.get("config_name") or "config").removesuffix(".yaml")
-                return _configuration(directory, folder, stem)
+    for name, call in code.calls:
+        if name == "hydra.main":
+            given = code.keywords(call)
+            folder = (directory / code.name).parent / str(given.get("config_path") or "")
+            return _configuration(directory, folder, str(given.get("config_name") or "config"))
     return [], ()
 
 
-def _configuration(directory: Path, folder: Path, stem: str) -> tuple[list[ProgramOption], tuple[str, ...]]:
+def _configuration(directory: Path, folder: Path, name: str) -> tuple[list[ProgramOption], tuple[str, ...]]:
     """Return the keys of a configuration and of the groups that its defaults name, and the files."""
     options: list[ProgramOption] = []
-    texts: dict[str, str] = {}
-    pending = [(stem, "")]
-    while pending and len(texts) < _MOST_CONFIGURATIONS:
+    places: list[str] = []
+    pending = [(name, "")]
+    while pending and len(places) < _MOST_CONFIGURATIONS:
         name, prefix = pending.pop(0)
-        path = folder / f"{name}.yaml"
+        path = folder / f"{name.removesuffix('.yaml')}.yaml"
         try:
             place = path.resolve().relative_to(directory.resolve()).as_posix()
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -275,16 +301,17 @@ def _configuration(directory: Path, folder: Path, stem: str) -> tuple[list[Progr
         except (OSError, ValueError, RecursionError):
             # There is no such file in the project, or it is no YAML.
             continue
-        if place in texts or not isinstance(document, dict):
+        if place in places or not isinstance(document, dict):
             continue
-        texts[place] = text
+        places.append(place)
         options += islice(_keys(document, prefix, place, text.splitlines(), set()), _MOST_KEYS)
-        for entry in document.get("defaults") or ():
+        defaults = document.get("defaults")
+        for entry in defaults if isinstance(defaults, list) else ():
             for group, member in entry.items() if isinstance(entry, dict) else ():
                 if isinstance(member, str):
                     group = str(group).removeprefix("override ").strip("/")
-                    pending.append((f"{group}/{member.removesuffix('.yaml')}", f"{group.replace('/', '.')}."))
-    return options, tuple(texts)
+                    pending.append((f"{group}/{member}", f"{group.replace('/', '.')}."))
+    return options, tuple(places)
 
 
 def _keys(
@@ -304,14 +331,3 @@ def _keys(
                 default=value,
                 required=value == "???",
             )
-
-
-def merged(interfaces: Iterable[Interface]) -> Interface:
-    """Return one interface with the options of several; the first declaration of an option counts."""
-    interfaces = list(interfaces)
-    options = {option.flag: option for interface in reversed(interfaces) for option in reversed(interface.options)}
-    return Interface(
-        options=tuple(reversed(options.values())),
-        obstacle=next((i.obstacle for i in interfaces if i.obstacle), ""),
-        further_files=tuple(dict.fromkeys(file for i in interfaces for file in i.further_files)),
-    )

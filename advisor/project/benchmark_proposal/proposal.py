@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from advisor.project.metadata.copy import list_files
 from knowledge.domain.errors import InputError
 
 _DEFAULT_FILES = "**/*.py"
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,6 @@ class BenchmarkProposal:
         command: Its command.
         files: Patterns of the files that decide what is measured.
         others: The other programs of the project, the best first.
-        further: Number of further programs.
         skipped: Files that are no programs that could be run, each with the reason.
         metric: The metric in its output; ``None`` before a trial, and if it has none.
     """
@@ -37,7 +36,6 @@ class BenchmarkProposal:
     command: Command
     files: tuple[str, ...]
     others: tuple[str, ...] = ()
-    further: int = 0
     skipped: tuple[str, ...] = ()
     metric: OutputMetric | None = None
 
@@ -49,7 +47,7 @@ class BenchmarkProposal:
             metric = self.metric.metric
             table["metric"] = {"pattern": metric.pattern, "unit": metric.unit, "better": metric.better}
             table["metric"] |= {"statistic": metric.statistic} if metric.statistic else {}
-        elif self.command.startup:
+        elif self.command.steps is not None:
             table["startup"] = self.command.startup_text
         if self.files != (_DEFAULT_FILES,):
             table["files"] = list(self.files)
@@ -62,7 +60,7 @@ class BenchmarkProposal:
         speed, and than a duration of which only the program knows what it includes.
         """
         best = next(iter(metrics), None)
-        if best is not None and self.command.startup and best.kind in ("bar", "duration"):
+        if best is not None and self.command.steps is not None and best.kind in ("bar", "duration"):
             best = None
         return replace(self, metric=best)
 
@@ -81,13 +79,15 @@ def propose_benchmark(
     Raises:
         InputError: If the project has no program, or not the one that is named, or no option limits its steps.
     """
-    programs = find_programs(directory, script=_name_of(script) if script else None)
+    name = Path(script).as_posix() if script is not None else None
+    programs = find_programs(directory, script=name)
+    program: ProjectProgram | None
     if command is not None:
         words = check_benchmark({"command": command}).command
         program = _program_of(words, programs)
         proposed = given_command(words, program)
     else:
-        program = _selected(programs, directory, script)
+        program = _named(programs, name) if name is not None else _best(programs, directory)
         proposed = propose_command(program)
     if steps is not None:
         if proposed.steps is None:
@@ -95,59 +95,56 @@ def propose_benchmark(
                 f"`--steps {steps}` cannot be applied: no option of `{proposed.text}` limits its steps",
                 hint="write the command yourself with `--command`",
             )
-        proposed = with_steps(proposed, steps, "as you named it")
+        proposed = with_steps(proposed, steps)
     return BenchmarkProposal(
         program=program,
         command=proposed,
         files=_files(directory, program, proposed.words),
-        others=tuple(other.name for other in programs.ranked if other is not program),
-        further=programs.further,
+        others=(*(other.name for other in programs.ranked if other is not program), *programs.others),
         skipped=programs.skipped,
     )
 
 
-def _selected(programs: Programs, directory: Path, script: str | None) -> ProjectProgram:
-    if script is None:
-        if not programs.ranked:
-            reasons = f": {'; '.join(programs.skipped[:3])}" if programs.skipped else ""
-            raise InputError(
-                f"`{directory}` has no program that a benchmark could run{reasons}",
-                hint="name the command with `--command 'python train.py'`; programs in `tests` and `docs` are not "
-                "searched",
-            )
-        if programs.ranked[0].points < 1:
-            listed = ", ".join(f"`{program.name}`" for program in programs.ranked[:5])
-            raise InputError(
-                f"none of the programs of `{directory}` looks like one to measure: {listed}",
-                hint="name one with `--script FILE`, or a command with `--command`",
-            )
-        return programs.ranked[0]
-    name = _name_of(script)
+def _best(programs: Programs, directory: Path) -> ProjectProgram:
+    """Return the program that suits a benchmark best."""
+    if not programs.ranked:
+        reasons = f": {'; '.join(programs.skipped[:3])}" if programs.skipped else ""
+        raise InputError(
+            f"`{directory}` has no program that a benchmark could run{reasons}",
+            hint="name the command with `--command 'python train.py'`; programs in `tests` and `docs` are not searched",
+        )
+    if programs.ranked[0].points < 1:
+        raise InputError(
+            f"none of the programs of `{directory}` looks like one to measure: {_listed(programs)}",
+            hint="name one with `--script FILE`, or a command with `--command`",
+        )
+    return programs.ranked[0]
+
+
+def _named(programs: Programs, name: str) -> ProjectProgram:
+    """Return the program that the user named."""
     if program := next((program for program in programs.ranked if program.name == name), None):
         return program
     reason = next((f": {text}" for text in programs.skipped if text.startswith(f"`{name}`")), "")
-    listed = ", ".join(f"`{program.name}`" for program in programs.ranked[:5]) or "none"
     raise InputError(
-        f"`{script}` is not a program of the project that a benchmark could run{reason}",
-        hint=f"its programs are {listed}; or name the command with `--command`",
+        f"`{name}` is not a program of the project that a benchmark could run{reason}",
+        hint=f"its programs are {_listed(programs) or 'none'}; or name the command with `--command`",
     )
 
 
-def _name_of(script: str) -> str:
-    return Path(script).as_posix()
+def _listed(programs: Programs) -> str:
+    return ", ".join(f"`{program.name}`" for program in programs.ranked[:_NAMED])
 
 
 def _program_of(words: Sequence[str], programs: Programs) -> ProjectProgram | None:
     """Return the program that a command runs; ``None`` if it is none of the project."""
-    modules = {word.replace(".", "/") + ".py" for before, word in pairwise(words) if before == "-m"}
-    paths = {word.removeprefix("./") for word in words} | modules | {f"src/{module}" for module in modules}
-    return next((program for program in programs.ranked if program.name in paths), None)
+    paths = {path for word in words for path in (word.removeprefix("./"), f"{word.replace('.', '/')}.py")}
+    return next((p for p in programs.ranked if p.name in paths or p.name.removeprefix("src/") in paths), None)
 
 
 def _files(directory: Path, program: ProjectProgram | None, words: Sequence[str]) -> tuple[str, ...]:
     """Return the patterns of a benchmark's files: Python files, configurations, and files that the command names."""
-    listed = set(list_files(directory))
     values = {part for word in words for part in (word, word.rpartition("=")[2])}
-    present = sorted(name for name in values & listed if not name.endswith(".py"))
-    further = program.interface.further_files if program is not None else ()
-    return (_DEFAULT_FILES, *map(glob.escape, dict.fromkeys([*further, *present])))
+    named = sorted(name for name in values.intersection(list_files(directory)) if not name.endswith(".py"))
+    configurations = program.interface.configurations if program is not None else ()
+    return (_DEFAULT_FILES, *map(glob.escape, dict.fromkeys([*configurations, *named])))

@@ -11,8 +11,9 @@ from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
 
 _NAME = "[tool.advisor.benchmark]"
-_OWN_HEADER = re.compile(r"\s*\[\s*tool\s*\.\s*advisor\s*\.\s*benchmark\s*[.\]]")
-_HEADER = re.compile(r"\s*\[")
+_OWN = re.compile(
+    r"^[ \t]*\[\s*tool\s*\.\s*advisor\s*\.\s*benchmark\s*[.\]].*?(?=^[ \t]*\[|\Z)", re.DOTALL | re.MULTILINE
+)
 
 
 def with_benchmark(text: str, table: Mapping[str, Any]) -> str:
@@ -24,17 +25,17 @@ def with_benchmark(text: str, table: Mapping[str, Any]) -> str:
         InputError: If the table cannot be written without changing something else.
     """
     document = parse_toml(text)
+    tool = document.get("tool", {})
+    advisor = tool.get("advisor", {}) if isinstance(tool, dict) else {}
+    rest = (_OWN.sub("", text) if isinstance(advisor, dict) and "benchmark" in advisor else text).rstrip()
     end = "\r\n" if "\r\n" in text else "\n"
-    rest = _without_benchmark(text) if "benchmark" in _advisor(document) else text
-    written = benchmark_text(table).replace("\n", end)
-    separator = end if rest.strip() else ""
-    result = f"{rest.rstrip()}{end if rest.strip() else ''}{separator}{written}"
+    result = (f"{rest}{end}{end}" if rest else "") + benchmark_text(table).replace("\n", end)
     try:
-        parsed = parse_toml(result)
-    except ValueError:
-        parsed = {}
-    expected = {**document, "tool": {**document.get("tool", {}), "advisor": {**_advisor(document), "benchmark": table}}}
-    if parsed != expected:
+        is_exact = parse_toml(result) == {**document, "tool": {**tool, "advisor": {**advisor, "benchmark": table}}}
+    except (ValueError, TypeError):
+        # `tool` or `advisor` is not a table that can be extended.
+        is_exact = False
+    if not is_exact:
         raise InputError(
             f"`{_NAME}` cannot be written into `pyproject.toml` without changing other lines of it",
             hint="write the printed table yourself",
@@ -47,8 +48,7 @@ def benchmark_text(table: Mapping[str, Any]) -> str:
     lines = [_NAME]
     for key, value in table.items():
         if isinstance(value, Mapping):
-            inner = ", ".join(_entry(name, inner_value) for name, inner_value in value.items())
-            lines.append(f"{key} = {{ {inner} }}")
+            lines.append(f"{key} = {{ {', '.join(_entry(*item) for item in value.items())} }}")
         else:
             lines.append(_entry(key, value))
     return "\n".join([*lines, ""])
@@ -56,20 +56,3 @@ def benchmark_text(table: Mapping[str, Any]) -> str:
 
 def _entry(key: str, value: Any) -> str:
     return " ".join(toml_text({key: value}).replace("[\n", "[").replace(",\n]", "]").split("\n")).strip()
-
-
-def _advisor(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    tool = document.get("tool", {})
-    advisor = tool.get("advisor", {}) if isinstance(tool, dict) else {}
-    return advisor if isinstance(advisor, dict) else {}
-
-
-def _without_benchmark(text: str) -> str:
-    """Return a text without the lines of the table and of its own tables."""
-    kept, is_own = [], False
-    for line in text.splitlines(keepends=True):
-        if _HEADER.match(line):
-            is_own = _OWN_HEADER.match(line) is not None
-        if not is_own:
-            kept.append(line)
-    return "".join(kept)

@@ -16,6 +16,8 @@ from knowledge.domain.frameworks import frameworks
 
 NAMED = ("timm.create_model", "timm.models.create_model", "torchvision.models.get_model")
 """Functions whose first argument is the name of a model."""
+PARSE_ERRORS = (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, OSError, MemoryError)
+"""What reading and parsing a source file may raise."""
 _NAME_PARAMETERS = ("model_name", "name", "pretrained_model_name_or_path")
 
 
@@ -45,6 +47,11 @@ def parse_code(code: str) -> ast.Module:
         # Ignore warnings about invalid escape sequences in the code.
         warnings.simplefilter("ignore")
         return ast.parse(code)
+
+
+def parse_problem(error: BaseException) -> str:
+    """Return why a source file cannot be parsed."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def names_of(code: str) -> SourceNames:

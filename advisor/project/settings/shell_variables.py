@@ -43,7 +43,7 @@ def variables_of_shell(text: str, names: Collection[str]) -> Iterator[Variable]:
     lines = _without_heredocs(text.split("\n"))
     exported = {word for line in _EXPORTED.findall("\n".join(lines)) for word in line.split()}
     depth = 0
-    for number, line in _logical_lines(lines, "\\"):
+    for number, line in logical_lines(lines, "\\"):
         depth += len(_OPENED.findall(line))
         if any(name in line for name in names):
             for variable in _of_command(line.removeprefix(_SLURM), names, exported):
@@ -58,7 +58,7 @@ def variables_of_dockerfile(text: str, names: Collection[str]) -> Iterator[Varia
     """
     escape = re.match(r"#\s*escape\s*=\s*`", text, re.IGNORECASE)
     lines = _without_heredocs(text.split("\n"))
-    for number, line in _logical_lines(lines, "`" if escape else "\\"):
+    for number, line in logical_lines(lines, "`" if escape else "\\"):
         match = _INSTRUCTION.match(line)
         instruction, rest = (match[1].upper(), match[2]) if match else ("", "")
         if not any(name in rest for name in names):
@@ -96,7 +96,7 @@ def variable_of(name: str, text: str) -> Variable:
 
 def _of_command(line: str, names: Collection[str], exported: Collection[str]) -> Iterator[Variable]:
     """Yield the variables that a line of a shell script sets; their line is not known here."""
-    for command in _commands(_words(line)):
+    for command in commands_of(line):
         leading: list[Variable] = []
         declares, previous, has_program = False, "", False
         for word in command:
@@ -120,9 +120,10 @@ def _of_command(line: str, names: Collection[str], exported: Collection[str]) ->
             yield from (v for v in leading if v.name in names and v.name in exported)
 
 
-def _commands(words: list[str]) -> Iterator[list[str]]:
+def commands_of(line: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a line of a shell script."""
     command: list[str] = []
-    for word in words:
+    for word in _words(line):
         if word and set(word) <= set(";&|()"):
             yield command
             command = []
@@ -183,7 +184,7 @@ def _without_heredocs(lines: Sequence[str]) -> list[str]:
     return remaining
 
 
-def _logical_lines(lines: Sequence[str], escape: str) -> Iterator[tuple[int, str]]:
+def logical_lines(lines: Sequence[str], escape: str) -> Iterator[tuple[int, str]]:
     """Yield lines with their continuations, and the number of the first; of comments, only those that Slurm reads."""
     parts: list[str] = []
     first = 0

@@ -17,7 +17,7 @@ from typing import Any
 from advisor.index.cache import DiskCache
 from advisor.index.memo import Memo
 from advisor.project.code.files import SourceFile, code_of, imported_names, project_files
-from advisor.project.code.names import code_documents, names_of
+from advisor.project.code.names import PARSE_ERRORS, SourceNames, code_documents, names_of, parse_problem
 from advisor.project.workload.named_models import NamedModel, named_model, sign_tables
 
 MOST_PARSED = 500
@@ -94,6 +94,18 @@ class _Content:
     matters: bool = False
     signs: dict[str, list[int]] | None = None
     error: str = ""
+
+
+def known_libraries() -> frozenset[str]:
+    """Return the names of the frameworks, and of libraries that use them or arrays."""
+    return _names().libraries
+
+
+def trains_model(names: SourceNames) -> bool:
+    """Whether one of the calls of a file trains a model."""
+    return any(
+        name.startswith(_names().training) or name.rpartition(".")[2] in _TRAINING_METHODS for name, _ in names.calls
+    )
 
 
 def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposal | None:
@@ -180,14 +192,12 @@ def _parse(file: SourceFile, content: _Content) -> None:
     """Add the signs of a file, or why it cannot be parsed."""
     try:
         names = names_of(code_of(file.read(), is_notebook=file.is_notebook))
-    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, OSError, MemoryError) as error:
-        content.error = " ".join(str(error).split())[:200] or type(error).__name__
+    except PARSE_ERRORS as error:
+        content.error = parse_problem(error)
         return
     content.signs = {}
     content.imports = sorted(names.imports & _names().libraries)
-    content.trains = any(
-        name.startswith(_names().training) or name.rpartition(".")[2] in _TRAINING_METHODS for name, _ in names.calls
-    )
+    content.trains = trains_model(names)
     for name, line in names.calls:
         if _kind(name) is not None:
             content.signs.setdefault(name, []).append(line)
