@@ -1,24 +1,39 @@
-"""`advisor advise --measure` on Kubernetes: the project travels to the pods of the double of its API."""
+"""`advisor advise --measure` on clusters: a real Slurm, and the double of the API of Kubernetes."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from knowledge.store.engine import open_knowledge_base
 from tests.advisor.test_experiment import NOISE, PROGRAM, PROJECT
 from tests.conftest import Advisor
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.package_index import PackageIndex
+from tests.slurm.cluster import Cluster
 
 # A round on the third pod of a batch kills its worker, as a lost node does.
 LOSS = """
 import os, signal
 if os.environ.get("JOB_COMPLETION_INDEX") == "2":
     os.kill(int(open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()[1]), signal.SIGKILL)
+"""
+# The older release waits for a file.
+WAITING = """
+import importlib.metadata, os, time
+while importlib.metadata.version("lib") == "1.0" and not os.path.exists({!r}):
+    time.sleep(0.05)
 """
 
 
@@ -36,10 +51,35 @@ def project(tmp_path: Path, index: PackageIndex) -> Path:
     return folder
 
 
-def options(cluster: KubernetesDouble, index: PackageIndex, *engine: str) -> tuple[str, ...]:
+def options(cluster: KubernetesDouble | Cluster, index: PackageIndex, *engine: str) -> tuple[str, ...]:
+    """Return the options of an experiment on a cluster."""
+    arguments = ("--max-load", "100", "--index-url", index.url, "--executor")
+    if isinstance(cluster, Cluster):
+        return (*arguments, "slurm")
     words = ("image=here", f"kubeconfig={cluster.kubeconfig()}", "retries=0", *engine)
-    arguments = ("--max-load", "100", "--index-url", index.url, "--executor", "kubernetes")
-    return (*arguments, *(word for value in words for word in ("--engine", value)))
+    return (*arguments, "kubernetes", *(word for value in words for word in ("--engine", value)))
+
+
+def has_tasks(cluster: KubernetesDouble | Cluster) -> bool:
+    """Whether a cluster has tasks that run or wait."""
+    if isinstance(cluster, KubernetesDouble):
+        return any(pod.process is not None and pod.process.poll() is None for pod in cluster.pods)
+    return bool(subprocess.run(["squeue", "--noheader"], capture_output=True, check=True).stdout.strip())
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true; the time limit only ends a test that hangs."""
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def error_of(completed: subprocess.CompletedProcess[str]) -> str:
+    """Return the error of a command, which has a hint."""
+    [error] = [line for line in completed.stderr.splitlines() if line.startswith("error: ")]
+    assert "hint: " in completed.stderr
+    return error
 
 
 @pytest.mark.slow
@@ -59,3 +99,105 @@ def test_a_project_is_measured_in_pods_although_one_of_them_is_lost(
     plans = [json.loads(path.read_text()) for path in (tmp_path / "home" / "campaigns").rglob("campaign.json")]
     assert certificate["rounds"] == 3 * len(plans)
     assert not [*(tmp_path / "home" / "campaigns").glob("project-*")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["slurm", "kubernetes"])
+def test_an_interrupted_experiment_cancels_its_tasks_and_the_next_one_continues(
+    request: pytest.FixtureRequest,
+    index: PackageIndex,
+    project: Path,
+    tmp_path: Path,
+    empty_knowledge: Path,
+    executor: str,
+) -> None:
+    cluster: KubernetesDouble | Cluster = request.getfixturevalue(executor)
+    (project / "bench.py").write_text(WAITING.format(str(tmp_path / "released")) + (project / "bench.py").read_text())
+    (tmp_path / "own.sqlite").write_bytes(empty_knowledge.read_bytes())
+    own = {
+        "ADVISOR_KNOWLEDGE": f"sqlite:///{tmp_path / 'own.sqlite'}",
+        "ADVISOR_CACHE_DIR": str(tmp_path / "cache"),
+    }
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "advisor", "advise", "--measure", "10m", *options(cluster, index)],
+            cwd=project,
+            env=os.environ | own,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # commands in the background ignore it
+        )
+
+    def has_result() -> bool:
+        logs = [path.read_text() for path in tmp_path.glob("cluster/pod-*/log")]
+        return any("seshat-cell" in log for log in logs) or any(tmp_path.glob("campaigns/*/batch-1/kept/*.jsonl"))
+
+    with start() as process:
+        wait_until(has_result)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=300)
+
+    assert process.returncode == 130, errors
+    assert "nothing (interrupted)" in output
+    assert not (project / "pylock.toml").exists()
+    wait_until(lambda: not has_tasks(cluster))
+    (tmp_path / "released").touch()
+    with start() as process:
+        _, errors = process.communicate(timeout=500)
+    assert process.returncode == 0, errors
+    certificate = tomllib.loads((project / "pylock.toml").read_text())["tool"]["advisor"]["certificate"]
+    with open_knowledge_base(str(tmp_path / "own.sqlite"), shipped=False) as store:
+        rounds = {(o.block, o.round) for o in store.observations() if o.status == "ok" and o.reference}
+    assert len({block.partition("-")[0] for block, _ in rounds}) == 2
+    assert certificate["rounds"] >= len(rounds)
+
+
+def test_a_cluster_without_a_machine_for_the_tasks_is_one_clear_error(
+    kubernetes: KubernetesDouble, advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    words = options(kubernetes, index, "image=absent/image")
+    completed = advisor("advise", "--measure", "1s", *words, cwd=project)
+
+    assert completed.returncode == 4
+    expected = (
+        "error: no run has ended in the budget: tasks 0, 1, 2, 3 waiting: ImagePullBackOff: Back-off pulling image"
+    )
+    assert error_of(completed).startswith(expected)
+    assert all(job["spec"]["suspend"] for job in kubernetes.jobs.values())
+
+
+@pytest.mark.slow
+def test_batches_whose_tasks_all_fail_end_the_experiment(
+    kubernetes: KubernetesDouble, advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    completed = advisor("advise", "--measure", "5m", "--python", "3.16", *options(kubernetes, index), cwd=project)
+
+    assert completed.returncode == 4
+    assert "error: none of the last 3 batches was of use: tasks 0" in error_of(completed)
+    assert len(kubernetes.jobs) == 3
+
+
+def test_a_project_that_is_too_large_for_a_pod_is_refused(
+    kubernetes: KubernetesDouble, advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    (project / "data" / "large.bin").write_bytes(secrets.token_bytes(700_000))
+    completed = advisor("advise", "--measure", "5m", *options(kubernetes, index), cwd=project)
+
+    assert completed.returncode == 2
+    expected = "error: the project has 701 kB when compressed, and Kubernetes can pass at most 600 kB to a pod"
+    assert error_of(completed) == expected
+    assert kubernetes.jobs == {}
+
+
+def test_an_interpreter_of_this_machine_is_refused_for_pods(
+    kubernetes: KubernetesDouble, advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    own = ("--python", sys.executable)
+    completed = advisor("advise", "--measure", "5m", *own, *options(kubernetes, index), cwd=project)
+
+    assert completed.returncode == 2
+    assert "is an interpreter of this machine, not of the image" in error_of(completed)
+    assert "--python 3.12" in completed.stderr
+    assert kubernetes.jobs == {}
