@@ -85,7 +85,8 @@ def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: Campa
     slurm_options = _options(SlurmOptions, options, "slurm")
     environments = ("--environments", slurm_options.scratch) if slurm_options.scratch else ()
     command = (*_worker(slurm_options.python or sys.executable, directory), *environments)
-    return Engine(executor=SlurmExecutor(slurm_options), command=(*command, *_limit(slurm_options.memory, "slurm")))
+    command = (*command, *_limit(slurm_options.memory, "slurm"))
+    return Engine(executor=SlurmExecutor(slurm_options), command=command, inputs=_projects(plan))
 
 
 def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
@@ -105,8 +106,7 @@ def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: 
                 hint="plan with a version that the image has, such as `--python 3.12`",
             )
     packed = directory.path / "campaign.json.gz"
-    projects = tuple(block.benchmark.directory for block in plan.blocks if block.benchmark)
-    for project in projects:
+    for project in _projects(plan):
         _check_size(project)
     command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", TASK_NUMBER, "--plan", f"{INPUTS}/{packed.name}"]
     command += ["--environments", f"{SCRATCH}/environments", "--print"]
@@ -115,8 +115,13 @@ def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: 
     return Engine(
         executor=KubernetesExecutor(kubernetes_options, plan.blocks[0].hardware if plan.blocks else None),
         command=tuple(command),
-        inputs=(packed, *projects),
+        inputs=(packed, *_projects(plan)),
     )
+
+
+def _projects(plan: CampaignPlan) -> tuple[Path, ...]:
+    """Return the packed projects of the benchmarks in a plan."""
+    return tuple(block.benchmark.directory for block in plan.blocks if block.benchmark)
 
 
 def _check_size(project: Path) -> None:

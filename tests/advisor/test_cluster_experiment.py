@@ -16,13 +16,26 @@ from pathlib import Path
 
 import pytest
 
+from advisor.project.workload.file import write_workload
+from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
 from knowledge.store.engine import open_knowledge_base
-from tests.advisor.test_experiment import NOISE, PROGRAM, PROJECT
 from tests.conftest import Advisor
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.package_index import PackageIndex
 from tests.slurm.cluster import Cluster
 
+PROJECT = """
+[project]
+name = "demo"
+version = "1"
+dependencies = ["lib"]
+
+[tool.advisor.benchmark]
+command = "python bench.py"
+metric = { pattern = "seconds: ([0-9.]+)", unit = "s", better = "lower" }
+"""
+PROGRAM = "import lib\nprint('seconds:', lib.seconds())\nassert open('link.txt').read() == 'in the data'\n"
+NOISE = "import random\ndef seconds():\n    return {} * random.gauss(1, 0.004)\n"
 # A round on the third pod of a batch kills its worker, as a lost node does.
 LOSS = """
 import os, signal
@@ -35,6 +48,12 @@ import importlib.metadata, os, time
 while importlib.metadata.version("lib") == "1.0" and not os.path.exists({!r}):
     time.sleep(0.05)
 """
+NUMPY_PROJECT = """
+[project]
+name = "demo"
+version = "1"
+dependencies = ["numpy~=2.2.5"]
+"""
 
 
 @pytest.fixture
@@ -45,7 +64,7 @@ def project(tmp_path: Path, index: PackageIndex) -> Path:
     folder = tmp_path / "project"
     (folder / "data").mkdir(parents=True)
     (folder / "pyproject.toml").write_text(PROJECT)
-    (folder / "bench.py").write_text(PROGRAM + "assert open('link.txt').read() == 'in the data'\n")
+    (folder / "bench.py").write_text(PROGRAM)
     (folder / "data" / "numbers.txt").write_text("in the data")
     (folder / "link.txt").symlink_to("data/numbers.txt")
     return folder
@@ -56,8 +75,13 @@ def options(cluster: KubernetesDouble | Cluster, index: PackageIndex, *engine: s
     arguments = ("--max-load", "100", "--index-url", index.url, "--executor")
     if isinstance(cluster, Cluster):
         return (*arguments, "slurm")
+    return (*arguments, "kubernetes", *engine_options(cluster, *engine))
+
+
+def engine_options(cluster: KubernetesDouble, *engine: str) -> list[str]:
+    """Return the options of the executor `kubernetes` for a cluster."""
     words = ("image=here", f"kubeconfig={cluster.kubeconfig()}", "retries=0", *engine)
-    return (*arguments, "kubernetes", *(word for value in words for word in ("--engine", value)))
+    return [word for value in words for word in ("--engine", value)]
 
 
 def has_tasks(cluster: KubernetesDouble | Cluster) -> bool:
@@ -86,7 +110,7 @@ def error_of(completed: subprocess.CompletedProcess[str]) -> str:
 def test_a_project_is_measured_in_pods_although_one_of_them_is_lost(
     kubernetes: KubernetesDouble, advisor: Advisor, index: PackageIndex, project: Path, tmp_path: Path
 ) -> None:
-    (project / "bench.py").write_text(LOSS + (project / "bench.py").read_text())
+    (project / "bench.py").write_text(LOSS + PROGRAM)
 
     completed = advisor("advise", "--measure", "10m", *options(kubernetes, index), cwd=project)
 
@@ -112,7 +136,7 @@ def test_an_interrupted_experiment_cancels_its_tasks_and_the_next_one_continues(
     executor: str,
 ) -> None:
     cluster: KubernetesDouble | Cluster = request.getfixturevalue(executor)
-    (project / "bench.py").write_text(WAITING.format(str(tmp_path / "released")) + (project / "bench.py").read_text())
+    (project / "bench.py").write_text(WAITING.format(str(tmp_path / "released")) + PROGRAM)
     (tmp_path / "own.sqlite").write_bytes(empty_knowledge.read_bytes())
     own = {
         "ADVISOR_KNOWLEDGE": f"sqlite:///{tmp_path / 'own.sqlite'}",
@@ -201,3 +225,22 @@ def test_an_interpreter_of_this_machine_is_refused_for_pods(
     assert "is an interpreter of this machine, not of the image" in error_of(completed)
     assert "--python 3.12" in completed.stderr
     assert kubernetes.jobs == {}
+
+
+@pytest.mark.slow
+def test_the_parts_of_a_profiled_workload_are_measured_in_pods(
+    network: None, kubernetes: KubernetesDouble, advisor: Advisor, tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(NUMPY_PROJECT)
+    sizes = ({"rows": 64, "columns": 64}, {"rows": 16, "columns": 256})
+    parts = tuple(WorkloadPart(indicator="sort", share=0.5, parameters=size) for size in sizes)
+    write_workload(tmp_path, ProfiledWorkload(name="step", framework="numpy", parts=parts, unattributed=0.0))
+    words = ("--max-load", "100", "--executor", "kubernetes", *engine_options(kubernetes))
+
+    completed = advisor("advise", "--measure", "60s", *words)
+
+    assert completed.returncode == 0, completed.stderr
+    assert "measuring 2 parts of the profiled workload `step`" in completed.stderr
+    [certificate] = re.findall(r"(\d+) arms ran, (\d+) rounds", completed.stdout)
+    assert int(certificate[0]) >= 2
+    assert int(certificate[1]) >= 4

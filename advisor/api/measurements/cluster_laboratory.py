@@ -13,6 +13,7 @@ from advisor.api.measurements.campaign_session import CampaignSession
 from advisor.api.measurements.campaigns import campaigns_directory
 from advisor.api.measurements.laboratory import ProjectLaboratory
 from advisor.api.measurements.measured_program import MeasuredProgram
+from advisor.api.measurements.options import ExperimentOptions
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.campaign.engines import open_engine
 from advisor.campaign.status import CampaignStatus
@@ -48,7 +49,7 @@ class ClusterLaboratory(ProjectLaboratory):
     _status: CampaignStatus | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Begin; an executor that cannot be used from here is reported before anything is measured."""
+        """Begin; a project that is too large for the executor is refused."""
         super().__post_init__()
         self._end = time.monotonic() + (self.options.budget_seconds or 0.0)
         benchmark = self.block.benchmark
@@ -56,9 +57,7 @@ class ClusterLaboratory(ProjectLaboratory):
             # Each task builds its environments, so the first run of an arm fills the caches.
             own = replace(benchmark, warmup_runs=max(1, benchmark.warmup_runs))
             self.block = replace(self.block, benchmark=own)
-        engine = self._session(self.block).engine
-        assert engine is not None
-        engine.executor.check()
+        self._session(self.block)
 
     @property
     def hardware(self) -> HardwareProfile:
@@ -178,16 +177,22 @@ class ClusterLaboratory(ProjectLaboratory):
 
 
 @contextmanager
-def packed_program(program: MeasuredProgram, knowledge: str | None) -> Iterator[MeasuredProgram]:
+def packed_program(
+    program: MeasuredProgram, options: ExperimentOptions, knowledge: str | None
+) -> Iterator[MeasuredProgram]:
     """Yield a program for a :class:`ClusterLaboratory`: its project is an archive, which the tasks unpack.
 
     Raises:
-        InputError: If the archive cannot be written.
+        InputError: If an option of the executor is wrong, or the archive cannot be written.
+        UnavailableError: If the executor cannot be used from here.
     """
+    folder = campaigns_directory(knowledge)
+    plan = CampaignPlan(name="experiment", blocks=())
+    open_engine(options.executor, options.engine, CampaignDirectory(folder), plan).executor.check()
     if program.benchmark is None:
         yield program
         return
-    archive = campaigns_directory(knowledge) / f"project-{secrets.token_hex(4)}.zip"
+    archive = folder / f"project-{secrets.token_hex(4)}.zip"
     try:
         pack_copy(program.benchmark.directory, archive)
         yield replace(program, benchmark=replace(program.benchmark, directory=archive))

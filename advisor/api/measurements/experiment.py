@@ -173,7 +173,7 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
         only_experiment(environments),
         open_machine(options, python, is_remote=not is_local) as setup,
         measured_program(setup) as measured,
-        nullcontext(measured) if is_local else packed_program(measured, knowledge) as program,
+        nullcontext(measured) if is_local else packed_program(measured, limits, knowledge) as program,
         open_predictor(setup.context, setup.client) as estimator,
         open_writable_store(knowledge) as store,
     ):
