@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import secrets
 import signal
@@ -12,14 +13,24 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from advisor.api.measurements.experiment import open_experiment
+from advisor.api.measurements.options import ExperimentOptions
+from advisor.api.options import IndexOptions, ProjectOptions, ResolutionOptions
+from advisor.campaign.directory import Cell
 from advisor.project.workload.file import write_workload
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import Observation
+from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
+from knowledge.exchange.files import observation_file
 from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor
+from tests.knowledge.samples import MACHINE, observation
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.package_index import PackageIndex
 from tests.slurm.cluster import Cluster
@@ -244,3 +255,46 @@ def test_the_parts_of_a_profiled_workload_are_measured_in_pods(
     [certificate] = re.findall(r"(\d+) arms ran, (\d+) rounds", completed.stdout)
     assert int(certificate[0]) >= 2
     assert int(certificate[1]) >= 4
+
+
+def test_runs_on_machines_of_another_kind_do_not_count_and_earlier_runs_on_the_same_kind_do(
+    kubernetes: KubernetesDouble, index: PackageIndex, project: Path, tmp_path: Path, empty_knowledge: Path
+) -> None:
+    address = f"sqlite:///{empty_knowledge.rename(tmp_path / 'own.sqlite')}"
+    options = ProjectOptions.of(
+        project,
+        None,
+        IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache"),
+        ResolutionOptions(knowledge=address),
+    )
+    engine = {"image": "here", "kubeconfig": str(kubernetes.kubeconfig())}
+    limits = ExperimentOptions(budget_seconds=60, max_load=100, executor="kubernetes", engine=engine)
+    usual, other = MACHINE, replace(MACHINE, cpu=replace(MACHINE.cpu, microarchitecture="zen2"))
+    with open_experiment(options, limits) as experiment:
+        laboratory = experiment.laboratory
+        [run] = laboratory.locked_arm(0).indicators
+
+        def observed(block: str, round_: int, arm: int, hardware: HardwareProfile) -> Observation:
+            lib = PackageVersion(name="lib", version=f"1.{1 - arm}")
+            stack = make_stack([lib], python=platform.python_version(), platform="manylinux_2_28_x86_64")
+            sample = observation(round=round_, arm=arm, reference=arm == 0, block=block, hardware=hardware)
+            return replace(sample, indicator=run, framework="lib", stack=stack)
+
+        laboratory.earlier = [[observed("earlier", 0, arm, hardware) for arm in (0, 1)] for hardware in (other, usual)]
+        # What the pods of a batch would have measured.
+        spool = tmp_path / "campaigns" / laboratory.block.name.lower() / "batch-1" / "spool"
+        spool.mkdir(parents=True)
+        for round_, hardware in enumerate((other, usual, usual, usual)):
+            for arm in (0, 1):
+                machine = hardware.identity[:8]
+                block = f"{laboratory.block.name.lower()}-1-{machine}"
+                cell = Cell(block=0, round=round_, arm=arm, machine=machine)
+                (spool / cell.filename).write_bytes(observation_file([observed(block, round_, arm, hardware)]))
+
+        runs = [*laboratory.run_rounds(range(4), [0, 1])]
+
+    assert laboratory.hardware.identity == usual.identity
+    assert [(number, arm) for number, arm, _ in runs] == [(-1, 0), (-1, 1)] + [(n, a) for n in range(4) for a in (0, 1)]
+    disturbed = {number for number, _, run in runs if run.disturbance == "it ran on a machine of another kind"}
+    assert disturbed == {0}
+    assert kubernetes.jobs == {}
