@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
-from advisor.domain.words import quoted
+from advisor.domain.words import quoted, size_text
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.identity import content_hash
@@ -23,6 +23,8 @@ from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 
 _MEMORY_SHARE = 0.9
 """Part of a task's memory that a measured process may use."""
+_MOST_PROJECT_BYTES = 600_000
+"""Size of a packed project on Kubernetes; the rest of a ConfigMap is for the plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,11 @@ def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirect
     return ENGINES[name](options, directory, plan)
 
 
+def own_interpreter(executor: str) -> str:
+    """Return the interpreter of stacks that name none: this one, or its version, of which an image has its own."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}" if executor == "kubernetes" else sys.executable
+
+
 def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
     directory_name = _options(LocalOptions, options, "local").environments
     # Tasks run in other directories than this command.
@@ -78,7 +85,8 @@ def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: Campa
     slurm_options = _options(SlurmOptions, options, "slurm")
     environments = ("--environments", slurm_options.scratch) if slurm_options.scratch else ()
     command = (*_worker(slurm_options.python or sys.executable, directory), *environments)
-    return Engine(executor=SlurmExecutor(slurm_options), command=(*command, *_limit(slurm_options.memory, "slurm")))
+    command = (*command, *_limit(slurm_options.memory, "slurm"))
+    return Engine(executor=SlurmExecutor(slurm_options), command=command, inputs=_projects(plan))
 
 
 def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
@@ -98,6 +106,8 @@ def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: 
                 hint="plan with a version that the image has, such as `--python 3.12`",
             )
     packed = directory.path / "campaign.json.gz"
+    for project in _projects(plan):
+        _check_size(project)
     command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", TASK_NUMBER, "--plan", f"{INPUTS}/{packed.name}"]
     command += ["--environments", f"{SCRATCH}/environments", "--print"]
     command += _limit(kubernetes_options.memory, "kubernetes")
@@ -105,8 +115,24 @@ def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: 
     return Engine(
         executor=KubernetesExecutor(kubernetes_options, plan.blocks[0].hardware if plan.blocks else None),
         command=tuple(command),
-        inputs=(packed,),
+        inputs=(packed, *_projects(plan)),
     )
+
+
+def _projects(plan: CampaignPlan) -> tuple[Path, ...]:
+    """Return the packed projects of the benchmarks in a plan."""
+    return tuple(block.benchmark.directory for block in plan.blocks if block.benchmark)
+
+
+def _check_size(project: Path) -> None:
+    """Refuse a packed project that does not fit in a ConfigMap; it is removed after the experiment."""
+    size = project.stat().st_size if project.exists() else 0
+    if size > _MOST_PROJECT_BYTES:
+        raise InputError(
+            f"the project has {size_text(size)} when compressed, and Kubernetes can pass at most "
+            f"{size_text(_MOST_PROJECT_BYTES)} to a pod",
+            hint="let git ignore large files that the benchmark does not need, or take `--executor slurm`",
+        )
 
 
 ENGINES: Mapping[str, Callable[[Mapping[str, Any], CampaignDirectory, CampaignPlan], Engine]] = {

@@ -214,8 +214,9 @@ class Experiment:
     def _rounds_at_once(self, arms: Sequence[int]) -> bool:
         """Run several rounds with the same arms at once, each on a machine; return whether the time was enough."""
         numbers = range(self.rounds, self.rounds + self.laboratory.rounds_at_once)
-        needed = sum(self.laboratory.seconds_of(max(arm, REFERENCE)) for arm in arms)
-        if self.counts[REFERENCE] and self.laboratory.now() + needed > self._end:
+        seconds = (self.laboratory.seconds_of(max(arm, REFERENCE)) for arm in arms)
+        needed = sum(seconds) if self.counts[REFERENCE] else 0.0
+        if self.laboratory.now() + needed > self._end:
             return False
         for arm in arms:
             self.notify(numbers[0], arm)

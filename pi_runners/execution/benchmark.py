@@ -70,7 +70,7 @@ class Benchmark:
         metric: What is measured.
         warmup_runs: Runs before the first sample in each process.
         files: SHA-256 of each file of the benchmark's identity, by its path in the project.
-        directory: Copy of the project, which each round copies again.
+        directory: Copy of the project, which each round copies again; in the plan of a campaign, an archive of it.
         result: Regular expression with one group, which matches a number that the program computes, such as its loss;
             the last one is compared between arms of different precision. Empty if nothing is compared.
         options: Words that apply a setting at the end of the commands, by the setting as ``name=value`` or ``name=*``;

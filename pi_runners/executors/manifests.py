@@ -17,7 +17,7 @@ from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.shared_files import write_atomically
+from knowledge.domain.shared_files import read_bytes, write_atomically
 from pi_runners.executors.base import Batch, RefusedError, shell_command
 
 INPUTS = "/campaign"
@@ -120,7 +120,7 @@ def manifests(batch: Batch, options: KubernetesOptions, hardware: HardwareProfil
 
 
 def _inputs(files: tuple[Path, ...]) -> dict[str, str]:
-    contents = {file.name: base64.b64encode(file.read_bytes()).decode() for file in files}
+    contents = {file.name: base64.b64encode(read_bytes(file)).decode() for file in files}
     size = sum(map(len, contents.values()))
     if size > _MAX_INPUT_BYTES:
         raise RefusedError(

@@ -216,8 +216,9 @@ class SlurmExecutor(Executor):
         bindings = {"cpus-per-task": o.cpus, "cpu-bind": o.cpu_bind, "mem-bind": o.mem_bind}
         words += [f"--{name}={value}" for name, value in bindings.items() if value]
         if o.container_image:
-            home = _supported(batch.home, ":,", "a colon or a comma", "`--container-mounts`")
-            mounts = ",".join(filter(None, (f"{home}:{home}", o.container_mounts)))
+            paths = (batch.home, *batch.inputs)
+            own = [_supported(path, ":,", "a colon or a comma", "`--container-mounts`") for path in paths]
+            mounts = ",".join(filter(None, (*(f"{path}:{path}" for path in own), o.container_mounts)))
             words += [f"--container-image={o.container_image}", f"--container-mounts={mounts}"]
         return f"{shlex.join(words)} -- {shell_command(batch, _INDEX)}"
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from advisor.project.benchmark import select_files
-from advisor.project.metadata.copy import copy_files, list_files
+from advisor.project.metadata.copy import copy_files, list_files, pack_copy, unpack_copy
+from knowledge.domain.errors import InputError, UnavailableError
 
 
 def test_the_copy_has_what_git_tracks_or_does_not_ignore(tmp_path: Path) -> None:
@@ -40,6 +42,51 @@ def test_without_git_the_copy_has_everything_except_environments_and_caches(tmp_
         (tmp_path / name).touch()
 
     assert list_files(tmp_path) == ("a/b.py", "bench.py")
+
+
+def test_a_packed_copy_has_the_same_files_modes_and_links(tmp_path: Path) -> None:
+    copy, unpacked = tmp_path / "copy", tmp_path / "unpacked"
+    (copy / "data").mkdir(parents=True)
+    (copy / "data" / "in.csv").write_bytes(b"1\r\n")
+    (copy / "run.sh").touch(0o755)
+    (copy / "link").symlink_to("data")
+    (copy / "far.csv").symlink_to("/outside/ä.csv")
+
+    pack_copy(copy, tmp_path / "new" / "project.zip")
+    unpack_copy(tmp_path / "new" / "project.zip", unpacked)
+
+    assert list_files(unpacked) == list_files(copy) == ("data/in.csv", "far.csv", "link", "run.sh")
+    assert (unpacked / "link" / "in.csv").read_bytes() == b"1\r\n"
+    assert os.access(unpacked / "run.sh", os.X_OK)
+    assert os.readlink(unpacked / "far.csv") == "/outside/ä.csv"
+
+
+def test_unpacking_writes_nothing_outside_the_directory(tmp_path: Path) -> None:
+    folder = tmp_path / "unpacked"
+    with zipfile.ZipFile(tmp_path / "project.zip", "w") as archive:
+        for name in ("../a", str(tmp_path / "b")):
+            archive.writestr(name, "content")
+        link = zipfile.ZipInfo("link")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "..")
+        archive.writestr("link/c", "content")
+
+    # The link is not one yet when the file below it is written.
+    with pytest.raises(UnavailableError, match="link"):
+        unpack_copy(tmp_path / "project.zip", folder)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["project.zip", "unpacked"]
+    assert (folder / "a").read_text() == (folder / str(tmp_path / "b").lstrip("/")).read_text() == "content"
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive"])
+def test_a_damaged_or_absent_archive_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "project.zip").write_bytes(content)
+
+    with pytest.raises(InputError, match=r"project.zip` is not the archive of a project"):
+        unpack_copy(tmp_path / "project.zip", tmp_path / "unpacked")
+    with pytest.raises(UnavailableError, match=r"absent.zip`: No such file"):
+        unpack_copy(tmp_path / "absent.zip", tmp_path / "unpacked")
 
 
 @pytest.mark.parametrize(

@@ -151,12 +151,13 @@ def plan_benchmark(
 
 
 @contextmanager
-def open_machine(options: ProjectOptions, python: str) -> Iterator[MachineSetup]:
+def open_machine(options: ProjectOptions, python: str, *, is_remote: bool = False) -> Iterator[MachineSetup]:
     """Prepare a project for this machine; its indexes are open until the end of the block.
 
     Args:
         options: The project, its indexes, and what the best stack is.
         python: Interpreter: a path or a version.
+        is_remote: Whether other machines look up the interpreter.
 
     Raises:
         InputError: If the project or an option is wrong, or there is no such interpreter.
@@ -164,7 +165,7 @@ def open_machine(options: ProjectOptions, python: str) -> Iterator[MachineSetup]
     directory, hardware = options.files.directory, detect()
     project = load_project(options.files, build=project_builder(options))
     with open_indexes(options.indexes, directory, project, [hardware]) as client:
-        locker = StackLocker(client, hardware)
+        locker = StackLocker(client, hardware, is_remote=is_remote)
         target = locker.target(python)
         # The project's settings may describe another machine; it is measured on this one, with wheels.
         options = replace(

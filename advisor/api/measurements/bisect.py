@@ -230,8 +230,8 @@ class ProjectBisection:
         ran = {*(c for c, count in bisection.counts.items() if count), *bisection.failures}
         return BisectionResult(
             pair=self.pair,
-            machine=machine_name(machine.setup),
-            hardware=machine.setup.hardware,
+            machine=machine_name(machine.hardware),
+            hardware=machine.hardware,
             program=machine.program.text,
             verdict=bisection.verdict,
             ending=bisection.ending,
@@ -307,7 +307,7 @@ def open_bisection(
             environments=environments,
             arms=arms,
             block=experiment_block(setup, program, [pair.arm(frozenset(range(len(pair.groups))))], budget),
-            earlier=earlier_rounds(setup, program, stored),
+            earlier=earlier_rounds(program, stored),
             kills_slow_arms=False,
         )
         laboratory = PairLaboratory(pair=pair, machine=machine)

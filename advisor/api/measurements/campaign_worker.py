@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from advisor.api.measurements.options import WorkerOptions
 from advisor.api.stores import Warn, log_warning, warn_of_quarantine
-from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
+from advisor.campaign.directory import CampaignDirectory, CampaignPlan, Cell, read_plan
 from advisor.campaign.worker import WorkerMachine, cell_line, run_task
+from advisor.project.metadata.copy import unpack_copy
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.shared_files import read_bytes
 from knowledge.hardware.detect import detect
@@ -65,11 +67,25 @@ def run_worker(
             keep_environments=options.keep_environments,
             memory_limit_bytes=options.memory_limit_bytes,
         )
+        campaign = _with_project(campaign, plan, Path(temporary, "project"))
         observations = run_task(directory, campaign, task, settings, deliver=deliver, progress=progress)
     progress(f"task {task}: {observations} observations")
     if delivery is not None and (problem := delivery.push()) is not None:
         raise problem
     return observations
+
+
+def _with_project(campaign: CampaignPlan, plan: Path | None, folder: Path) -> CampaignPlan:
+    """Return a plan with the project of its benchmark, which is unpacked into a directory."""
+    blocks = []
+    for number, block in enumerate(campaign.blocks):
+        if block.benchmark is not None:
+            archive, copy = block.benchmark.directory, folder / str(number)
+            # In a pod, it is with the file of the plan.
+            unpack_copy(archive if plan is None else plan.with_name(archive.name), copy)
+            block = replace(block, benchmark=replace(block.benchmark, directory=copy))
+        blocks.append(block)
+    return replace(campaign, blocks=tuple(blocks))
 
 
 class _Delivery:

@@ -13,7 +13,7 @@ from advisor.api.measurements.options import CampaignOptions, ExecutorOptions
 from advisor.api.options import IndexOptions
 from advisor.api.stores import Warn, log_warning, open_writable_store
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
-from advisor.campaign.engines import open_engine
+from advisor.campaign.engines import open_engine, own_interpreter
 from advisor.campaign.plan import BlockCost, CampaignTarget, check_disk, estimate, run_seconds_by_label
 from advisor.campaign.plan import plan_campaign as expand_matrix
 from advisor.campaign.status import CampaignStatus
@@ -108,9 +108,8 @@ def open_campaign(
         UnavailableError: If an index cannot be read, or the disk has too little free space (exit code 4).
     """
     options, executor, indexes = options or CampaignOptions(), executor or ExecutorOptions(), indexes or IndexOptions()
-    # An image has an interpreter of its own.
-    python = f"{sys.version_info.major}.{sys.version_info.minor}" if executor.name == "kubernetes" else sys.executable
-    content, target = read_matrix(Path(matrix)), _target(options, python, is_remote=executor.name != "local")
+    python, is_remote = own_interpreter(executor.name), executor.name != "local"
+    content, target = read_matrix(Path(matrix)), _target(options, python, is_remote=is_remote)
     name = target.campaign_name(content)
     directory = CampaignDirectory(home or campaigns_directory(knowledge) / name)
     settings = dict(executor.options)

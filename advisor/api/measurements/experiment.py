@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from advisor.api.context import AdviceInputs, open_predictor, read_current_lock
 from advisor.api.measurements.benchmark import MachineSetup, open_machine
-from advisor.api.measurements.cluster_laboratory import ClusterLaboratory
+from advisor.api.measurements.cluster_laboratory import ClusterLaboratory, packed_program
 from advisor.api.measurements.laboratory import (
     ProjectLaboratory,
     earlier_rounds,
@@ -115,8 +115,8 @@ class ProjectExperiment:
         decision = experiment.decision
         ratio = choice.ratio or NO_GAIN
         certificate = Certificate(
-            machine=laboratory.machine,
-            machine_name=machine_name(laboratory.setup),
+            machine=laboratory.hardware.identity,
+            machine_name=machine_name(laboratory.hardware),
             program=laboratory.program.identity,
             stack=stack_digest(choice.arm.stack.versions, {}),
             measured_on=str(datetime.now(UTC).date()),
@@ -166,14 +166,16 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
         NoStackError: If the project has no stack of wheels.
         UnavailableError: If another experiment runs on this machine, or an index cannot be read.
     """
-    python = interpreter_here(options, "--measure")
+    python, is_local = interpreter_here(options, "--measure", limits.executor), limits.executor == "local"
+    knowledge = options.resolution.knowledge
     environments = cache_directory(options.indexes.cache_directory) / "environments"
     with (
         only_experiment(environments),
-        open_machine(options, python) as setup,
-        measured_program(setup) as program,
+        open_machine(options, python, is_remote=not is_local) as setup,
+        measured_program(setup) as measured,
+        nullcontext(measured) if is_local else packed_program(measured, limits, knowledge) as program,
         open_predictor(setup.context, setup.client) as estimator,
-        open_writable_store(options.resolution.knowledge) as store,
+        open_writable_store(knowledge) as store,
     ):
         inputs = AdviceInputs(
             context=setup.context, client=setup.client, estimator=estimator, current=read_current_lock(setup.context)
@@ -183,7 +185,7 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
         with activity("preparing the arms"):
             arms = [*_arms(request, setup, program)]
         laboratory = partial(
-            ProjectLaboratory if limits.executor == "local" else ClusterLaboratory,
+            ProjectLaboratory if is_local else ClusterLaboratory,
             setup=setup,
             program=program,
             request=request,
@@ -192,8 +194,8 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
             environments=environments,
             arms=arms,
             block=experiment_block(setup, program, arms, limits.budget_seconds or 0.0),
-            earlier=earlier_rounds(setup, program, store.observations(indicator=BENCHMARK)),
-            knowledge=options.resolution.knowledge,
+            earlier=earlier_rounds(program, store.observations(indicator=BENCHMARK)),
+            knowledge=knowledge,
         )()
         plan = Plan(budget_seconds=limits.budget_seconds or 0.0, tolerance=limits.tolerance)
         experiment = Experiment(plan=plan, arms=[arm.changes for arm in arms], laboratory=laboratory)

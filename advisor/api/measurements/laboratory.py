@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from advisor.api.measurements.benchmark import MachineSetup
 from advisor.api.measurements.measured_program import MeasuredProgram
 from advisor.api.measurements.options import ExperimentOptions, SamplingOptions
 from advisor.api.options import ProjectOptions
+from advisor.campaign.engines import own_interpreter
 from advisor.domain.words import size_text
 from advisor.experiment.arms import ExperimentArm, with_changes
 from advisor.experiment.change import Change
@@ -26,6 +26,7 @@ from advisor.resolve.optimum.request import ResolutionRequest
 from knowledge.catalogue.settings import choices_of
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import lock_file
@@ -88,6 +89,11 @@ class BenchmarkLaboratory(Laboratory):
     _units: dict[str, float] = field(default_factory=dict, init=False)
     _locked: dict[int, Arm] = field(default_factory=dict, init=False)
     _fetched: dict[str, int] = field(default_factory=dict, init=False)
+
+    @property
+    def hardware(self) -> HardwareProfile:
+        """The machine that the arms run on."""
+        return self.setup.hardware
 
     def __post_init__(self) -> None:
         """Begin; nothing is built before it is needed."""
@@ -213,6 +219,8 @@ class BenchmarkLaboratory(Laboratory):
         python = self.setup.locker.target(own.python or self.setup.python).python_minor
         content = stack_content(own.stack.versions.items(), own.settings.items(), python)
         for number, observations in enumerate(self.earlier):
+            if observations[0].hardware.identity != self.hardware.identity:
+                continue
             runs = [o for o in observations if (_content_of(o), o.environment.get("options", "")) == (content, options)]
             # The reference ran once more as its own control.
             runs.sort(key=lambda o: not o.reference)
@@ -232,11 +240,6 @@ class ProjectLaboratory(BenchmarkLaboratory):
 
     request: ResolutionRequest
     knowledge: str | None = None
-
-    @property
-    def machine(self) -> str:
-        """Identity of the machine that the arms run on."""
-        return self.setup.hardware.identity
 
     def combine(self, changes: Sequence[Change]) -> bool:
         """Add an arm with several changes, and return whether there is such an arm."""
@@ -260,8 +263,8 @@ def only_experiment(environments: Path) -> Iterator[None]:
         yield
 
 
-def interpreter_here(options: ProjectOptions, command: str) -> str:
-    """Return the interpreter of the arms: a path, or a version of which this machine must have an interpreter."""
+def interpreter_here(options: ProjectOptions, command: str, executor: str = "local") -> str:
+    """Return the interpreter of the arms: a path, or a version of which the machines must have an interpreter."""
     target = options.target
     if target.hardware not in (None, "detect") or target.platform or target.names:
         raise InputError(
@@ -270,7 +273,7 @@ def interpreter_here(options: ProjectOptions, command: str) -> str:
         )
     if target.python == BEST_PYTHON:
         raise InputError(f"`{command}` measures with one interpreter", hint="name it, such as `--python 3.12`")
-    return target.python or sys.executable
+    return target.python or own_interpreter(executor)
 
 
 def experiment_block(
@@ -295,18 +298,11 @@ def _stated_warmup(setup: MachineSetup, benchmark: Benchmark) -> int:
     return benchmark.warmup_runs if "warmup" in table else 0
 
 
-def earlier_rounds(
-    setup: MachineSetup, program: MeasuredProgram, observations: Iterable[Observation]
-) -> list[list[Observation]]:
-    """Return the rounds in which the same program ran on this machine, oldest first."""
+def earlier_rounds(program: MeasuredProgram, observations: Iterable[Observation]) -> list[list[Observation]]:
+    """Return the rounds in which the same program ran, each on one machine, oldest first."""
     rounds: dict[tuple[str, int], list[Observation]] = {}
     for o in observations:
-        is_same = (
-            o.status == "ok"
-            and o.indicator.parameters.get("identity") == program.identity
-            and o.hardware.identity == setup.hardware.identity
-        )
-        if is_same:
+        if o.status == "ok" and o.indicator.parameters.get("identity") == program.identity:
             rounds.setdefault((o.block, o.round), []).append(o)
     return [rounds[key] for key in sorted(rounds)]
 
@@ -327,7 +323,6 @@ def stack_content(
     )
 
 
-def machine_name(setup: MachineSetup) -> str:
-    """Return the model of the machine's accelerator, else of its processor."""
-    gpu = setup.hardware.gpu
-    return gpu.model if gpu else setup.hardware.cpu.model or setup.hardware.cpu.microarchitecture
+def machine_name(hardware: HardwareProfile) -> str:
+    """Return the model of a machine's accelerator, else of its processor."""
+    return hardware.gpu.model if hardware.gpu else hardware.cpu.model or hardware.cpu.microarchitecture

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, UnavailableError
 
 _CACHES = frozenset(
     (
@@ -71,6 +74,57 @@ def copy_files(directory: Path, names: Iterable[str], target: Path) -> int:
             hint="set TMPDIR to a directory with more space, or let git ignore large files",
         ) from None
     return total
+
+
+def pack_copy(copy: Path, archive: Path) -> None:
+    """Write a copy of a project to a ZIP archive, in which links stay links, for :func:`unpack_copy`."""
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
+            for path in sorted(copy.rglob("*")):
+                name = path.relative_to(copy).as_posix()
+                if path.is_symlink():
+                    link = zipfile.ZipInfo(name)
+                    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+                    packed.writestr(link, os.fsencode(os.readlink(path)))
+                elif path.is_file():
+                    packed.write(path, name)
+    except OSError as error:
+        raise InputError(f"the project cannot be packed: `{error.filename or archive}`: {error.strerror}") from None
+    except UnicodeEncodeError:
+        raise InputError(f"the project cannot be packed: the name of `{name!a}` is not valid UTF-8") from None
+
+
+def unpack_copy(archive: Path, target: Path) -> None:
+    """Unpack the copy of a project into a directory; no file is written outside it.
+
+    Raises:
+        InputError: If the archive is damaged.
+        UnavailableError: If it cannot be read, or the files cannot be written.
+    """
+    links = []
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(archive) as packed:
+            for member in packed.infolist():
+                # Paths that lead outside the directory are changed by `extract`.
+                path, mode = Path(packed.extract(member, target)), member.external_attr >> 16
+                if stat.S_ISLNK(mode):
+                    links.append(path)
+                else:
+                    path.chmod(stat.S_IMODE(mode) & 0o777)
+        # After all files, so that none is written through a link.
+        for path in links:
+            link_target = os.fsdecode(path.read_bytes())
+            path.unlink()
+            path.symlink_to(link_target)
+    except OSError as error:
+        raise UnavailableError(
+            f"the project cannot be unpacked: `{error.filename or archive}`: {error.strerror}",
+            hint="free disk space on this machine, or name another folder for environments",
+        ) from None
+    except (zipfile.BadZipFile, zlib.error, ValueError) as error:
+        raise InputError(f"`{archive}` is not the archive of a project: {error}") from None
 
 
 @contextmanager

@@ -221,3 +221,11 @@ def test_a_home_with_a_colon_is_refused_for_containers() -> None:
 
     with pytest.raises(InputError, match="colon or a comma"):
         executor.script(batch_in(Path("/shared/a:b/x"), "{task}"))
+
+
+def test_a_container_on_slurm_sees_the_home_and_the_inputs() -> None:
+    executor = SlurmExecutor(SlurmOptions(container_image="image", container_mounts="/data:/data"))
+    batch = replace(batch_in(Path("/shared/x"), "{task}"), inputs=(Path("/shared/project.zip"),))
+
+    mounts = "--container-mounts=/shared:/shared,/shared/project.zip:/shared/project.zip,/data:/data"
+    assert mounts in executor.script(batch)
