@@ -136,7 +136,7 @@ HYDRA = {
     "conf/main.yaml": "defaults:\n  - trainer: small\n  - _self_\nseed: 1\n",
     "conf/trainer/small.yaml": "lr: 0.1\nmax_steps: 1000\n",
 }
-# The second command has no placeholder; it goes on in the next line.
+# The second command has no placeholder; it continues in the next line.
 README = (
     "# Train\n\n```sh\n$ CUDA_VISIBLE_DEVICES=0 python train.py <DATA>\n"
     "$ python ./train.py \\\n    samples --epochs 90 --lr 0.1 2>&1 > log && ls\n```\n"

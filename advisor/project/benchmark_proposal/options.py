@@ -172,19 +172,19 @@ def _argparse_and_click(code: _Code) -> Iterator[ProgramOption]:
         flags = [text for text in texts if text.startswith("-")]
         if not texts:
             continue
-        given = code.keywords(call)
+        keywords = code.keywords(call)
         flag, slash, _ = max(flags, key=lambda flag: (flag.startswith("--"), len(flag)), default=texts[0]).partition(
             "/"
         )
-        is_switch = slash or given.get("is_flag") is True or given.get("action") in _SWITCHES
-        is_optional = flags or given.get("nargs") in ("?", "*", -1) or "default" in given
-        choices = given.get("choices")
+        is_switch = slash or keywords.get("is_flag") is True or keywords.get("action") in _SWITCHES
+        is_optional = flags or keywords.get("nargs") in ("?", "*", -1) or "default" in keywords
+        choices = keywords.get("choices")
         yield ProgramOption(
             flag=flag.strip(),
             place=code.place(call),
             form="argument" if not flags else "switch" if is_switch else "space",
-            default=given.get("default"),
-            required=given.get("required", not is_optional) is True,
+            default=keywords.get("default"),
+            required=keywords.get("required", not is_optional) is True,
             choices=tuple(map(str, choices)) if isinstance(choices, (list, tuple, dict)) else (),
         )
 
@@ -193,14 +193,14 @@ def _absl(code: _Code) -> Iterator[ProgramOption]:
     for name, call in code.calls:
         if not _last(name).startswith("DEFINE_"):
             continue
-        (flag, default, *_), given = [*code.values(call), None, None], code.keywords(call)
+        (flag, default, *_), keywords = [*code.values(call), None, None], code.keywords(call)
         if isinstance(flag, str):
             yield ProgramOption(
                 flag=f"--{flag}",
                 place=code.place(call),
                 form="switch" if _last(name) in ("DEFINE_bool", "DEFINE_boolean") else "equals",
-                default=given.get("default", default),
-                required=given.get("required") is True,
+                default=keywords.get("default", default),
+                required=keywords.get("required") is True,
             )
 
 
@@ -254,8 +254,8 @@ def _fields(code: _Code, target: ast.ClassDef, parser: str) -> Iterator[ProgramO
             continue
         default, required = code.value(statement.value), statement.value is None
         if isinstance(statement.value, ast.Call) and _last(code.full_name(statement.value.func)) == "field":
-            given = code.keywords(statement.value)
-            default, required = given.get("default"), not {"default", "default_factory"} & given.keys()
+            keywords = code.keywords(statement.value)
+            default, required = keywords.get("default"), not {"default", "default_factory"} & keywords.keys()
         yield ProgramOption(
             flag=_flag(statement.target.id, parser),
             place=code.place(statement),
@@ -280,9 +280,9 @@ def _hydra(code: _Code, directory: Path) -> tuple[list[ProgramOption], tuple[str
     """Return the keys of the configuration of a program that Hydra configures, and its files."""
     for name, call in code.calls:
         if name == "hydra.main":
-            given = code.keywords(call)
-            folder = (directory / code.name).parent / str(given.get("config_path") or "")
-            return _configuration(directory, folder, str(given.get("config_name") or "config"))
+            keywords = code.keywords(call)
+            folder = (directory / code.name).parent / str(keywords.get("config_path") or "")
+            return _configuration(directory, folder, str(keywords.get("config_name") or "config"))
     return [], ()
 
 

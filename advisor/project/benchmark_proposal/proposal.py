@@ -145,6 +145,6 @@ def _program_of(words: Sequence[str], programs: Programs) -> ProjectProgram | No
 def _files(directory: Path, program: ProjectProgram | None, words: Sequence[str]) -> tuple[str, ...]:
     """Return the patterns of a benchmark's files: Python files, configurations, and files that the command names."""
     values = {part for word in words for part in (word, word.rpartition("=")[2])}
-    named = sorted(name for name in values.intersection(list_files(directory)) if not name.endswith(".py"))
+    inputs = sorted(name for name in values.intersection(list_files(directory)) if not name.endswith(".py"))
     configurations = program.interface.configurations if program is not None else ()
-    return (_DEFAULT_FILES, *map(glob.escape, dict.fromkeys([*configurations, *named])))
+    return (_DEFAULT_FILES, *map(glob.escape, dict.fromkeys([*configurations, *inputs])))
