@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import shutil
 import signal
 import subprocess
@@ -74,21 +73,6 @@ def test_with_consent_the_command_runs_once_and_the_benchmark_is_written(init: I
         "wrote `[tool.advisor.benchmark]` into `pyproject.toml`: `advisor pi run --benchmark` runs it\n"
     )
     assert sorted(os.listdir(project)) == ["pyproject.toml", "serve.py"]
-
-
-@pytest.mark.slow
-def test_the_written_benchmark_runs_on_stacks(init: Init, project: Path, advisor: Advisor, index: PackageIndex) -> None:
-    index.add("lib", "2.0", code="FACTOR = 4")
-    assert init("--yes", "--steps", "2000").returncode == 0
-    stacks = ("--stack", "lib==1.0", "--stack", "lib==2.0")
-
-    measured = advisor(
-        "pi", "run", "--benchmark", *stacks, "--rounds", "1", "--samples", "1", "--index-url", index.url, cwd=project
-    )
-
-    assert measured.returncode == 0, measured.stderr
-    medians = re.findall(r"\| `lib==(\d)\.0` \| [0-9.]+ (?:us|ms) ", measured.stdout)
-    assert set(medians) == {"1", "2"}, measured.stdout
 
 
 def test_without_a_terminal_and_consent_the_proposal_is_printed_and_nothing_changes(init: Init, project: Path) -> None:

@@ -9,7 +9,7 @@ from advisor.api.measurements.benchmark import lock_baseline, open_benchmark
 from advisor.api.measurements.options import EnvironmentOptions, SamplingOptions
 from advisor.api.options import ProjectOptions
 from advisor.project.benchmark import check_benchmark
-from advisor.project.benchmark_proposal.output import OutputMetric, metrics_of_output
+from advisor.project.benchmark_proposal.output import metrics_of_output
 from advisor.project.benchmark_proposal.proposal import BenchmarkProposal, propose_benchmark
 from advisor.project.benchmark_proposal.table import with_benchmark
 from advisor.project.formats.pyproject import read_settings
@@ -52,7 +52,6 @@ class CommandTrial:
         packages: The packages that the project requires, with the versions that it ran on.
         command_seconds: Duration of the command.
         startup_seconds: Duration of the start-up command; 0 without one.
-        metrics: Metrics in the output, the best first.
         more_steps: Number of steps that would take long enough to be measured; 0 if they do, or no option limits them.
     """
 
@@ -60,7 +59,6 @@ class CommandTrial:
     packages: tuple[str, ...]
     command_seconds: float
     startup_seconds: float
-    metrics: tuple[OutputMetric, ...]
     more_steps: int = 0
 
     @property
@@ -146,9 +144,8 @@ def try_proposal(
         packages=tuple(f"{p.name} {p.version}" for p in built.stack.packages if p.name in required),
         command_seconds=float(result["command_seconds"]),
         startup_seconds=float(result["startup_seconds"]),
-        metrics=metrics_of_output(result["lines"]),
     )
-    proposal = proposal.with_metric(trial.metrics)
+    proposal = proposal.with_metric(metrics_of_output(result["lines"]))
     return proposal, replace(trial, more_steps=_more_steps(proposal, trial))
 
 

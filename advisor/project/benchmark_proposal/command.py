@@ -10,6 +10,7 @@ from typing import Any
 
 from advisor.project.benchmark_proposal.options import ProgramOption, names
 from advisor.project.benchmark_proposal.programs import ProjectProgram
+from advisor.project.benchmark_proposal.readme import ReadmeCommand
 
 STEPS = 25
 """Steps of a proposed command, if the program takes more by default."""
@@ -75,33 +76,35 @@ class Command:
 
 def propose_command(program: ProjectProgram) -> Command:
     """Return a command that runs a program with few steps."""
-    options, obstacle, readme = program.interface.options, program.interface.obstacle, program.readme
+    options, obstacle = program.interface.options, program.interface.obstacle
     limits = [*_step_choices(options), *_data_choices(options)]
     limited = [choice.option for choice in limits]
-    required = [option for option in options if option.required and option not in limited]
-    own = [OptionChoice(option=o, value=v, purpose="the program requires it") for o in required if (v := _own_value(o))]
-    unknown = [option for option in required if not _own_value(option)]
-    documented = readme if unknown or obstacle else None
-    if documented is not None:
-        words, choices = (*program.words, *documented.arguments), limits
+    required = [(option, _own_value(option)) for option in options if option.required and option not in limited]
+    unknown = [option for option, value in required if not value]
+    if program.readme is not None and (unknown or obstacle):
+        command = _documented_command(program.words, program.readme, limits)
     elif obstacle:
         return Command(words=program.words, open_values=(obstacle,))
     else:
-        values = (option.words(_own_value(option) or option.name.upper()) for option in required)
-        words, choices = (*program.words, *(word for written in values for word in written)), [*own, *limits]
-    for choice in limits:
-        words = _with(words, choice.option, choice.value)
-    if documented is not None:
-        open_values = [f"`{word}` ({documented.place})" for word in documented.placeholders if word in words]
-    else:
-        open_values = [f"`{option.flag}` ({option.place})" for option in unknown]
-    command = Command(
-        words=words,
-        choices=tuple(choices),
-        documented=documented.place if documented is not None else "",
-        open_values=tuple(open_values),
-    )
+        arguments = [word for o, value in required for word in o.words(value or o.name.upper())]
+        own = [OptionChoice(option=o, value=v, purpose="the program requires it") for o, v in required if v]
+        command = Command(
+            words=_with_choices((*program.words, *arguments), limits),
+            choices=(*own, *limits),
+            open_values=tuple(f"`{option.flag}` ({option.place})" for option in unknown),
+        )
     return _with_startup(command, options)
+
+
+def _documented_command(program: Sequence[str], readme: ReadmeCommand, limits: Sequence[OptionChoice]) -> Command:
+    """Return a command with the arguments that a README file shows, and few steps."""
+    words = _with_choices((*program, *readme.arguments), limits)
+    return Command(
+        words=words,
+        choices=tuple(limits),
+        documented=readme.place,
+        open_values=tuple(f"`{word}` ({readme.place})" for word in readme.placeholders if word in words),
+    )
 
 
 def given_command(words: Sequence[str], program: ProjectProgram | None) -> Command:
@@ -197,3 +200,9 @@ def _with(words: Sequence[str], option: ProgramOption, value: int | str) -> tupl
     has_equals = "=" in "".join(words[place.start : place.start + 1])
     written = [f"{option.flag}={value}"] if has_equals else option.words(value)
     return (*words[: place.start], *written, *words[place.stop :])
+
+
+def _with_choices(words: Sequence[str], choices: Sequence[OptionChoice]) -> tuple[str, ...]:
+    for choice in choices:
+        words = _with(words, choice.option, choice.value)
+    return tuple(words)
