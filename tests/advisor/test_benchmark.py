@@ -270,9 +270,27 @@ def test_without_indicators_and_without_benchmark_nothing_is_measured(advisor_he
     assert "no stack is named" in without_stack.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+RUN = ("pi", "run", "--benchmark", *PINS)
+INIT = ("benchmark", "init", "--replace", "--yes", "--command", "python bench.py")
+RESUMABLE = "interrupted: the observations so far are stored; continue with `--resume "
+
+
+@pytest.mark.parametrize(
+    ("arguments", "number", "message"),
+    [
+        (RUN, signal.SIGINT, RESUMABLE),
+        pytest.param(RUN, signal.SIGTERM, RESUMABLE, marks=pytest.mark.slow),
+        pytest.param(INIT, signal.SIGINT, "", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupted_command_leaves_no_process_and_no_files(
-    project: Path, index: PackageIndex, tmp_path: Path, empty_knowledge: Path, number: signal.Signals
+    project: Path,
+    index: PackageIndex,
+    tmp_path: Path,
+    empty_knowledge: Path,
+    arguments: tuple[str, ...],
+    number: signal.Signals,
+    message: str,
 ) -> None:
     (tmp_path / "own.sqlite").write_bytes(empty_knowledge.read_bytes())
     scratch, started = tmp_path / "scratch", tmp_path / "started"
@@ -286,10 +304,10 @@ def test_an_interrupted_command_leaves_no_process_and_no_files(
         "ADVISOR_CACHE_DIR": str(tmp_path / "cache"),
         "TMPDIR": str(scratch),
     }
-    command = [sys.executable, "-m", "advisor", "pi", "run", "--benchmark", *PINS, "--index-url", index.url]
+    definition = (project / "pyproject.toml").read_bytes()
 
     with subprocess.Popen(
-        command,
+        [sys.executable, "-m", "advisor", *arguments, "--index-url", index.url],
         cwd=project,
         env=environment,
         stderr=subprocess.PIPE,
@@ -302,7 +320,8 @@ def test_an_interrupted_command_leaves_no_process_and_no_files(
         errors = process.communicate(timeout=300)[1]
 
     assert process.returncode == 130, errors
-    assert "interrupted: the observations so far are stored; continue with `--resume " in errors
+    assert message in errors
+    assert (project / "pyproject.toml").read_bytes() == definition
     assert list(scratch.iterdir()) == []
     assert ends_within(int(started.read_text()), seconds=10.0)
 

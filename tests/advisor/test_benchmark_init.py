@@ -6,10 +6,8 @@ import json
 import os
 import pty
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +18,6 @@ import pytest
 from advisor.project.benchmark import read_benchmark
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
-from tests.processes import ends_within
 
 PROGRAMS = Path(__file__).parent.parent / "fixtures" / "programs"
 SLOW = (
@@ -218,37 +215,6 @@ def test_a_file_that_is_not_utf_8_or_starts_with_a_mark_is_not_damaged(init: Ini
     other = init("--no-try", "--yes")
     assert other.returncode == 2
     assert "is not valid TOML" in other.stderr
-
-
-@pytest.mark.slow
-def test_an_interrupted_trial_leaves_no_process_and_changes_nothing(
-    project: Path, index: PackageIndex, tmp_path: Path
-) -> None:
-    index.add("lib", "1.0", code="FACTOR = 3")
-    scratch, started = tmp_path / "scratch", tmp_path / "started"
-    scratch.mkdir()
-    (project / "serve.py").write_text(
-        f"import os, pathlib, time\npathlib.Path({str(started)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
-    )
-    before = (project / "pyproject.toml").read_bytes()
-    command = [sys.executable, "-m", "advisor", "benchmark", "init", "--yes", "--index-url", index.url]
-    cache = {"ADVISOR_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(scratch)}
-
-    with subprocess.Popen(
-        [*command, "--command", "python serve.py"],
-        cwd=project,
-        env={**os.environ, **cache},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # commands in the background ignore it
-    ) as process:
-        while process.poll() is None and not (started.exists() and started.read_text()):
-            time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
-        status = process.wait(timeout=300)
-
-    assert status == 130
-    assert list(scratch.iterdir()) == []
-    assert ends_within(int(started.read_text()), seconds=10.0)
-    assert (project / "pyproject.toml").read_bytes() == before
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 2)])
