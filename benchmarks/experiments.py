@@ -3,8 +3,8 @@
     python -m benchmarks.experiments                        all of them, 20 minutes each and 8 rounds of all arms
     python -m benchmarks.experiments NAME ... --minutes 20 --rounds 8 --max-download 1
 
-Each is a small project in `benchmarks/experiments`. `advisor advise --measure` starts from the shipped knowledge alone.
-Then the exhaustive campaign runs every arm of it, and the advice without measuring, once in each round, in environments
+Each is a small project in `benchmarks/experiments`. `advisor advise --measure` starts from the shipped knowledge alone,
+with empty caches. Then the exhaustive campaign runs every arm of it, and the advice without measuring, once in each round, in environments
 that exist. Speeds are over that of the newest stack without settings. Nothing else may run on the machine.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from advisor.api.measurements.experiment import ProjectExperiment, open_experiment
 from advisor.api.measurements.options import ExperimentOptions
-from advisor.api.options import ProjectOptions, ResolutionOptions
+from advisor.api.options import IndexOptions, ProjectOptions, ResolutionOptions
 from advisor.api.session import AdviceSession
 from advisor.experiment.arms import ExperimentArm
 from advisor.experiment.change import Change
@@ -108,8 +108,12 @@ def measure(directory: Path, options: ExperimentOptions, rounds: int) -> Outcome
         AdvisorError: If it cannot be measured.
     """
     with tempfile.TemporaryDirectory() as folder:
-        resolution = ResolutionOptions(knowledge=f"sqlite:///{folder}/knowledge.db")
-        with open_experiment(ProjectOptions.of(directory, resolution=resolution), options) as experiment:
+        project = ProjectOptions.of(
+            directory,
+            indexes=IndexOptions(cache_directory=Path(folder) / "cache"),
+            resolution=ResolutionOptions(knowledge=f"sqlite:///{folder}/knowledge.db"),
+        )
+        with open_experiment(project, options) as experiment:
             advice = unmeasured_arm(experiment.session)
             started, early = time.monotonic(), REFERENCE
 

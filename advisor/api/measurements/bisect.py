@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from advisor.api.measurements.benchmark import open_machine
 from advisor.api.measurements.laboratory import (
-    BenchmarkLaboratory,
+    MachineLaboratory,
     earlier_rounds,
     experiment_block,
     interpreter_here,
@@ -118,7 +118,7 @@ class PairLaboratory:
     """Runs the combinations of two stacks on this machine."""
 
     pair: StackPair
-    machine: BenchmarkLaboratory
+    machine: MachineLaboratory
     _numbers: dict[Combination, int] = field(default_factory=dict, init=False)
 
     def number(self, combination: Combination) -> int:
@@ -299,7 +299,7 @@ def open_bisection(
         arms = [pair.arm(GOOD)]
         # Observations name versions, not files: those of stacks that differ in files alone cannot be matched.
         stored = [] if pair.has_equal_versions else store.observations(indicator=BENCHMARK)
-        machine = BenchmarkLaboratory(
+        machine = MachineLaboratory(
             setup=setup,
             program=program,
             options=limits,

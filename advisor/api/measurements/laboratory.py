@@ -55,7 +55,7 @@ _LEAST_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(kw_only=True)
-class BenchmarkLaboratory(Laboratory):
+class MachineLaboratory(Laboratory):
     """Runs the program of a project in the environments of arms on this machine.
 
     Attributes:
@@ -230,7 +230,7 @@ class BenchmarkLaboratory(Laboratory):
 
 
 @dataclass(kw_only=True)
-class ProjectLaboratory(BenchmarkLaboratory):
+class ProjectLaboratory(MachineLaboratory):
     """Runs the arms of a project, and adds arms with several changes.
 
     Attributes:

@@ -10,7 +10,7 @@ import pandas
 from scipy.optimize import nnls
 from sklearn.preprocessing import StandardScaler
 
-SPECTRA, BANDS, MATERIALS, SITES = 20_000, 12, 5, 50
+SPECTRA, BANDS, MATERIALS, SITES = 60_000, 12, 5, 50
 
 
 def main() -> None:
