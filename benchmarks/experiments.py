@@ -4,8 +4,9 @@
     python -m benchmarks.experiments NAME ... --minutes 20 --rounds 8 --max-download 1
 
 Each is a small project in `benchmarks/experiments`. `advisor advise --measure` starts from the shipped knowledge alone,
-with empty caches. Then the exhaustive campaign runs every arm of it, and the advice without measuring, once in each round, in environments
-that exist. Speeds are over that of the newest stack without settings. Nothing else may run on the machine.
+with empty caches. Then the exhaustive campaign runs every arm of it, and the advice without measuring, once in each
+round, in environments that exist. Speeds are over that of the newest stack without settings. Nothing else may run on
+the machine.
 """
 
 from __future__ import annotations
