@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable
 from typing import ClassVar
 
-_USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^/\s`'\"\\]*)@", re.IGNORECASE)
+# Both take time in proportion to the text: no part is tried again from each of its characters.
+_USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]{0,30})://(?P<user>[^/\s`'\"\\]*)@", re.IGNORECASE)
 _SECRET = re.compile(
-    r"(?P<name>[?&;][\w-]*(?:token|key|secret|passw|signature|credential|auth)[\w-]*=)[^&#\s`'\"]+", re.IGNORECASE
+    r"(?P<name>[?&;](?=[\w-]*?(?:token|key|secret|passw|signature|credential|auth))[\w-]++=)[^&#\s`'\"]+",
+    re.IGNORECASE,
 )
 
 

@@ -291,6 +291,7 @@ def test_listing_files_runs_no_program_of_the_repository(tmp_path: Path) -> None
         ("https://h/a?x=1&private_token=hidden&y=2#z", "https://h/a?x=1&private_token=***&y=2#z"),
         (r"https://a\@b/x", r"https://a\@b/x"),
         ("name@example.org and https://h/a@b", "name@example.org and https://h/a@b"),
+        pytest.param("a" * 10**6, "a" * 10**6, id="a megabyte"),
     ],
 )
 def test_secrets_are_removed_from_messages(text: str, expected: str) -> None:
