@@ -12,7 +12,7 @@ with each other one (Bonferroni); the comparisons of other arms can do no harm.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from advisor.experiment.belief import Belief
@@ -50,13 +50,15 @@ class Race:
 
     Attributes:
         tolerance: Largest acceptable loss, as a logarithm of the speed.
-        most_arms: Largest number of arms that the experiment may compare, with the reference, arm 0.
+        changes: The changes of each arm; the first one, the reference, has none. Arms are added at its end.
+        most_arms: Largest number of arms that the experiment may compare.
         confidence: Probability that all statements of the experiment hold.
         runs: The runs.
         dropped: Arms that failed, or than which another one is certainly faster.
     """
 
     tolerance: float
+    changes: Sequence[Sequence[object]]
     most_arms: int
     confidence: float = CONFIDENCE
     runs: PairedRuns = field(default_factory=PairedRuns)
@@ -78,8 +80,9 @@ class Race:
         alive = [arm for arm in range(len(belief.mean)) if arm not in self.dropped]
         faster = [arm for arm in alive if arm and fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)]
         best = max(faster, key=lambda arm: fit.difference(arm, 0), default=0)
-        # The reference is right if nothing can be better by more than the tolerance: it changes nothing.
-        for choice in dict.fromkeys((0, best)) if 0 in alive else (best,):
+        # Fewer changes are right if nothing can be better by more than the tolerance; the reference has none.
+        parts = [arm for arm in alive if arm in (0, *faster) and set(self.changes[arm]) < set(self.changes[best])]
+        for choice in (*sorted(parts, key=lambda arm: len(self.changes[arm])), best):
             decision = self._decision(choice, fit, belief, alive)
             if decision.is_certain:
                 return decision

@@ -9,7 +9,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,8 +24,12 @@ REFERENCE = 0
 """Number of the arm that the others are compared with."""
 CONTROL = -1
 """Number of the reference in its second run of a round, which shows the noise (A/A)."""
-_MOST_COMBINATIONS = 6
+_MOST_COMBINATIONS = 12
 """Combinations of changes that are added while an experiment runs."""
+_MOST_UNTRIED = 6
+"""Changes that are tried together with the choice at once."""
+_FIRST_ROUNDS = 4
+"""Rounds after which an arm can differ clearly from the choice."""
 _FIRST_DEVIATION = 0.02
 """Standard deviation of a run's logarithm, until it is known from enough runs."""
 _FEWEST_DEGREES = 3
@@ -33,6 +37,8 @@ _MOST_DISTURBED = 6
 """Disturbed runs one after the other after which an experiment gives up."""
 _PROBABLE_GAIN = 0.9
 """Probability of a gain from which on a change is combined with others."""
+_POSSIBLE_GAIN = 0.1
+"""Probability of a gain above the tolerance from which on an unclear change is tried together with the choice."""
 
 Ending = Literal["certain", "time", "failed", "interrupted", "disturbed"]
 """Why an experiment ended."""
@@ -140,6 +146,7 @@ class Experiment:
 
         self.race = Race(
             tolerance=math.log1p(self.plan.tolerance),
+            changes=self.arms,
             most_arms=len(self.arms) + _MOST_COMBINATIONS,
             confidence=self.plan.confidence,
         )
@@ -179,15 +186,18 @@ class Experiment:
     def _is_over(self) -> bool:
         if REFERENCE in self.failures:
             self.ending = "failed"
-        elif self.decision.is_certain and self.counts[REFERENCE] > 1 and not self._combination():
-            self.ending = "certain"
-        else:
+            return True
+        if not self.decision.is_certain or self.counts[REFERENCE] < 2:
             return False
-        return True
+        if not self._combine_gains() and not self._try_with_choice():
+            self.ending = "certain"
+            return True
+        self.decision = self.race.decide(self.belief())
+        return False
 
     def _round(self) -> bool:
         """Run the reference and the arms that the policy names; return whether the time was enough."""
-        self._combination()
+        self._combine_gains()
         number = self.rounds
         arms = [REFERENCE, *(arm for arm in self._next_arms() if arm not in {REFERENCE, *self.race.dropped})]
         if number % 2 == 0 or self.laboratory.rounds_at_once > 1:
@@ -244,22 +254,48 @@ class Experiment:
     def _order(self, arm: int) -> int:
         return max((change.order for change in self.arms[arm]), default=0)
 
-    def _combination(self) -> bool:
+    def _combine_gains(self) -> bool:
         """Add the arm with all changes that probably gain, unless it exists; return whether one was added."""
-        if len(self.arms) >= self._most_arms or not self.counts[REFERENCE]:
-            return False
         belief, best = self.belief(), dict[str, tuple[float, Change]]()
+        runs: dict[Change, int] = defaultdict(int)
         for arm, changes in enumerate(self.arms):
-            if len(changes) != 1 or self.counts[arm] < 2 or arm in self.failures:
-                continue
+            for change in changes:
+                runs[change] += self.counts[arm]
+        for arm, changes in self._single_changes():
             gain = float(belief.mean[arm])
-            if belief.probability_of_gain(arm, REFERENCE, 0.0) >= _PROBABLE_GAIN and gain > self.race.tolerance / 2:
+            if runs[changes[0]] < 2 or gain <= self.race.tolerance / 2:
+                continue
+            if belief.probability_of_gain(arm, REFERENCE, 0.0) >= _PROBABLE_GAIN:
                 best[changes[0].name] = max(best.get(changes[0].name, (0.0, changes[0])), (gain, changes[0]), key=_gain)
         joined = tuple(change for _, change in sorted(best.values(), key=_gain, reverse=True))
-        sets = {frozenset(changes) for changes in self.arms}
-        if len(joined) < 2 or frozenset(joined) in sets or not self.laboratory.combine(joined):
+        return len(joined) > 1 and self._add(joined)
+
+    def _try_with_choice(self) -> bool:
+        """Add arms with the choice and a change that is too small alone, as the time allows; return whether one was."""
+        choice, belief, added = self.decision.choice, self.belief(), False
+        own, left = self.arms[choice], self._end - self.laboratory.now()
+        names = {change.name for change in own}
+        possible = {
+            arm: belief.probability_of_gain(arm, REFERENCE, self.race.tolerance)
+            for arm, changes in self._single_changes()
+            if own and changes[0].name not in names
+        }
+        for arm in sorted(possible, key=lambda arm: possible[arm], reverse=True)[:_MOST_UNTRIED]:
+            left -= self.laboratory.seconds_of(arm) + _FIRST_ROUNDS * self.laboratory.seconds_of(choice)
+            if left > 0 and possible[arm] >= _POSSIBLE_GAIN:
+                added = self._add((*own, *self.arms[arm])) or added
+        return added
+
+    def _single_changes(self) -> Iterator[tuple[int, tuple[Change, ...]]]:
+        """Yield the arms with one change that did not fail."""
+        return ((n, changes) for n, changes in enumerate(self.arms) if len(changes) == 1 and n not in self.failures)
+
+    def _add(self, changes: tuple[Change, ...]) -> bool:
+        """Add the arm with some changes, unless it exists; return whether it was added."""
+        is_known = frozenset(changes) in {frozenset(own) for own in self.arms}
+        if is_known or len(self.arms) >= self._most_arms or not self.laboratory.combine(changes):
             return False
-        self.arms.append(joined)
+        self.arms.append(changes)
         self._recall(len(self.arms) - 1)
         return True
 

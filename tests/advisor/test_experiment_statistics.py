@@ -69,8 +69,8 @@ def test_an_interval_rarely_ever_misses_the_truth_however_long_one_looks() -> No
 
 
 def test_the_reference_stays_unless_another_arm_is_certainly_faster() -> None:
-    race = Race(tolerance=0.02, most_arms=3)
-    belief = prior_belief([(), (_change("a"),), (_change("b"),)])
+    arms = [(), (_change("a"),), (_change("b"),)]
+    race, belief = Race(tolerance=0.02, changes=arms, most_arms=3), prior_belief(arms)
     for number in range(4):
         for arm, seconds in enumerate((1.0, 1.0 + 0.001 * number, 0.8 + 0.001 * number)):
             race.runs.add(number, arm, seconds)
@@ -82,13 +82,27 @@ def test_the_reference_stays_unless_another_arm_is_certainly_faster() -> None:
     assert {0, 1} <= race.dropped
 
 
+def test_a_change_that_adds_nothing_is_not_a_part_of_the_choice() -> None:
+    gain, nothing = _change("gain"), _change("nothing")
+    arms = [(), (gain,), (gain, nothing)]
+    race = Race(tolerance=0.02, changes=arms, most_arms=3)
+    for number in range(8):
+        for arm, seconds in enumerate((1.0, 0.801 + 0.004 * (number % 2), 0.804 - 0.004 * (number % 2))):
+            race.runs.add(number, arm, seconds)
+
+    decision = race.decide(prior_belief(arms))
+
+    assert (decision.choice, decision.is_certain) == (1, True)
+
+
 def test_an_arm_that_is_improbably_better_need_not_run() -> None:
     hopeless, unknown = _change("hopeless", mean=-0.5, deviation=0.05), _change("unknown")
-    race = Race(tolerance=0.02, most_arms=3)
+    arms = [(), (hopeless,), (unknown,)]
+    race = Race(tolerance=0.02, changes=arms, most_arms=3)
     for number in range(6):
         race.runs.add(number, 0, 1.0 + 0.002 * (number % 2))
 
-    decision = race.decide(prior_belief([(), (hopeless,), (unknown,)]))
+    decision = race.decide(prior_belief(arms))
 
     assert decision.set_aside == {1}
     assert set(decision.open) == {2}
@@ -144,6 +158,17 @@ def test_changes_that_gain_alone_are_combined_and_the_combination_is_measured() 
     ratio = experiment.ratio(experiment.decision.choice)
     assert ratio is not None
     assert ratio.low < math.exp(0.3) < ratio.high
+
+
+def test_changes_that_are_too_small_alone_are_tried_with_a_large_one() -> None:
+    machine = _Machine([0.7, 0.05, 0.04, -0.05])
+    arms: list[tuple[Change, ...]] = [(), (_change("1", mean=0.7, deviation=0.01),)]
+    arms += [(_change(str(number)),) for number in (2, 3, 4)]
+    experiment = Experiment(plan=Plan(budget_seconds=3600), arms=arms, laboratory=machine)
+    experiment.run()
+
+    assert sorted(change.name for change in experiment.arms[experiment.decision.choice]) == ["1", "2", "3"]
+    assert experiment.ending == "certain"
 
 
 def test_equal_results_are_tried_before_other_orders_and_reduced_precision_last() -> None:
