@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -260,7 +261,7 @@ def test_the_parts_of_a_profiled_workload_are_measured_in_pods(
 def test_runs_on_machines_of_another_kind_do_not_count_and_earlier_runs_on_the_same_kind_do(
     kubernetes: KubernetesDouble, index: PackageIndex, project: Path, tmp_path: Path, empty_knowledge: Path
 ) -> None:
-    address = f"sqlite:///{empty_knowledge.rename(tmp_path / 'own.sqlite')}"
+    address = f"sqlite:///{shutil.copy(empty_knowledge, tmp_path / 'own.sqlite')}"
     options = ProjectOptions.of(
         project,
         None,

@@ -194,7 +194,7 @@ class ExperimentOptions:
         ),
     ] = 10.0
     executor: Annotated[
-        str, Option("--executor", metavar="NAME", panel=MEASURING, help="Where arms run: local, slurm or kubernetes.")
+        str, Option("--executor", metavar="NAME", panel=MEASURING, help="local, slurm or kubernetes.")
     ] = "local"
     engine: Annotated[Mapping[str, str], replace(ENGINE_OPTIONS, panel=MEASURING)] = field(default_factory=dict)
 
