@@ -378,6 +378,7 @@ def test_the_effect_of_a_value_over_another_one_is_the_inverse_of_the_reverse(st
     assert one.low * other.high == pytest.approx(1)
 
 
+@pytest.mark.slow
 @pytest.mark.shipped
 def test_many_own_measurements_do_not_push_out_what_ships(store: KnowledgeBase) -> None:
     before = effects(estimator(store))["allocator=tcmalloc"]
@@ -419,6 +420,7 @@ def over_new(store: KnowledgeBase, version: str, workload: str = "cnn-training")
     return predicted.low, predicted.speedup, predicted.high
 
 
+@pytest.mark.slow
 @pytest.mark.shipped
 @pytest.mark.parametrize("ratio", [0.2, 1.2])
 def test_what_several_models_show_here_holds_for_others_on_this_machine(store: KnowledgeBase, ratio: float) -> None:

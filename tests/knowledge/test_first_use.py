@@ -143,6 +143,7 @@ def test_a_first_use_on_a_full_disk_is_an_error_message(tmp_path: Path, first_kn
         assert store.shipped() == {file.sha256 for file in shipped_files()}
 
 
+@pytest.mark.slow
 def test_the_shipped_contrasts_are_those_of_the_shipped_observations(first_knowledge: Path) -> None:
     shipped = json.loads(gzip.decompress((importlib.resources.files("knowledge.data") / SHIPPED).read_bytes()))
     with open_knowledge_base(str(first_knowledge)) as store:

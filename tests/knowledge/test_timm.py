@@ -98,6 +98,7 @@ def test_a_file_whose_name_says_nothing_is_named_and_left_out(
     assert "left out: `results-imagenet.csv` is a table of timm, but" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the tables are not there")
 def test_the_shipped_file_is_of_the_real_tables() -> None:
     paths = list(REAL.glob("*.csv*"))

@@ -126,6 +126,7 @@ def test_tables_that_differ_in_one_thing_are_compared_with_the_names_of_the_cata
     assert ComparedSetting(change=setting_change(bf16) or ("", "", ""), contrasts=()).value == ("amp", "bfloat16")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the tables are not there")
 def test_real_tables_are_read_whole() -> None:
     tables = [read_published(path) for path in sorted(REAL.glob("*.csv.gz"))]

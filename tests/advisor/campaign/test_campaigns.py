@@ -56,6 +56,7 @@ def test_a_campaign_gives_the_same_result_on_every_engine(bench: Bench, engine: 
     assert "round" not in again.stderr.replace("rounds", "")
 
 
+@pytest.mark.slow
 @LOCAL_FIRST
 def test_no_result_is_lost_if_a_worker_is_killed(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(bench.waiting_code, REFUSES)
@@ -73,6 +74,7 @@ def test_no_result_is_lost_if_a_worker_is_killed(bench: Bench, engine: tuple[str
     assert bench.cells == all_cells(2, 3)
 
 
+@pytest.mark.slow
 @LOCAL_FIRST
 def test_no_result_is_lost_if_the_coordinator_is_killed(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(bench.waiting_code, REFUSES)
@@ -179,6 +181,7 @@ def test_a_campaign_whose_processes_were_all_killed_does_not_run(bench: Bench) -
     assert "lost: its supervisor has ended without reporting a result" in status["remarks"][0]
 
 
+@pytest.mark.slow
 def test_a_task_without_new_results_is_given_up_and_retried_on_request(bench: Bench, tmp_path: Path) -> None:
     bench.matrix(REFUSES)
     offline = {"UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1"}
@@ -307,6 +310,7 @@ def test_status_watch_ends_with_the_campaign(bench: Bench) -> None:
     assert os.path.exists(bench.directory / "kept")
 
 
+@pytest.mark.slow
 def test_slurm_options_are_submitted_and_nodes_are_reported(bench: Bench, slurm: Cluster) -> None:
     bench.matrix(REFUSES, rounds=4)
 

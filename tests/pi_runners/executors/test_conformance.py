@@ -265,6 +265,7 @@ def _wait_for_file(tmp_path: Path) -> str:
     return f"f = open(r'{starts}', 'a'); f.write('x'); f.close()\nwhile not os.path.exists(r'{end}'): time.sleep(0.1)"
 
 
+@pytest.mark.slow
 def test_a_restarted_controller_continues_the_jobs_that_it_had_saved(
     slurm: Cluster, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
@@ -287,6 +288,7 @@ def test_a_restarted_controller_continues_the_jobs_that_it_had_saved(
     assert (tmp_path / "starts").read_text() == "x"
 
 
+@pytest.mark.slow
 def test_a_job_that_a_killed_controller_had_not_saved_is_not_done(
     slurm: Cluster, make_batch: MakeBatch, tmp_path: Path
 ) -> None:
