@@ -17,7 +17,7 @@ from advisor.experiment.belief import Belief, prior_belief
 from advisor.experiment.change import Change
 from advisor.experiment.decision import Decision, Race
 from advisor.experiment.paired_runs import PairedRuns
-from advisor.experiment.policies import Policy, Situation, likely_first
+from advisor.experiment.policies import Policy, Situation, expected_excess
 from knowledge.domain.ratio import CONFIDENCE, Ratio
 
 REFERENCE = 0
@@ -76,7 +76,7 @@ class Plan:
     budget_seconds: float
     tolerance: float = 0.02
     confidence: float = CONFIDENCE
-    policy: Policy = likely_first
+    policy: Policy = expected_excess
     seed: int = 0
 
 
@@ -248,6 +248,7 @@ class Experiment:
             alive=sorted({choice, *alive}),
             choice=choice,
             seconds={arm: self.laboratory.seconds_of(arm) for arm in range(len(self.arms))},
+            tolerance=self.race.tolerance,
         )
         return self.plan.policy(situation, self._random)
 
