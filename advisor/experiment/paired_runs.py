@@ -8,8 +8,8 @@ times at once. They are the confidence sequences of M. Lindon, D. Ham, M. Tingle
 Models and Regression Adjusted Causal Inference in Randomized Experiments", 2022, arXiv:2210.08589, section 4: a
 Gaussian mixture over the difference, right Haar priors of the variance and of the other coefficients. For two arms it
 is the sequential t-test of H. Wang and A. Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means
-with unknown variance", Sequential Analysis 44(1), 2025. `python -m benchmarks.planner --errors` counts how often they
-miss the truth when arms are dropped on the way.
+with unknown variance", Sequential Analysis 44(1), 2025. `python -m benchmarks.planner` counts wrong choices, with
+arms that are dropped on the way.
 """
 
 from __future__ import annotations
