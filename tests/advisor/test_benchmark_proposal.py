@@ -111,7 +111,7 @@ def test_the_program_that_trains_is_proposed_and_the_others_are_listed(tmp_path:
         (["'--synthetic', action='store_true'", "'--iters', default=3"], "--iters {} --synthetic", (3, 1)),
         # Nothing limits the steps: nothing is subtracted.
         (["'--lr', default=0.1"], "", ()),
-        (["'--device', required=True, choices=['cpu', 'cuda']"], "--device cpu", ()),
+        (["'--device', required=True, choices=['cpu']"], "--device cpu", ()),
         (["'data'", "'--weights', required=True", "'--epochs'"], "DATA --weights WEIGHTS --epochs {}", (2, 1)),
     ],
 )
@@ -186,6 +186,58 @@ def test_values_that_only_the_user_knows_are_left_open(tmp_path: Path) -> None:
 
     assert propose(tmp_path / "a", program).command.open_values == ("`data` (train.py:3)", "`--weights` (train.py:4)")
     assert propose(tmp_path / "b", documented).command.open_values == ("`/path/to/data` (README.md:1)",)
+
+
+def test_a_required_choice_between_several_values_is_left_to_the_user(tmp_path: Path) -> None:
+    options = "'--mode', required=True, choices=['delete-cache', 'train']"
+
+    command = propose(tmp_path, {"train.py": training(options)}).command
+
+    assert command.text == "python train.py --mode MODE"
+    assert command.open_values == ("`--mode` (train.py:3: one of `delete-cache`, `train`)",)
+
+
+@pytest.mark.parametrize("decorator", ["@click.group()", "@click.group"])
+def test_a_click_group_needs_a_subcommand_also_if_it_has_only_one(tmp_path: Path, decorator: str) -> None:
+    code = (
+        f"import click, torch\n{decorator}\ndef cli(): pass\n@cli.command()\n@click.option('--num-steps')\n"
+        "def train(num_steps): torch.ones(1).backward()\nif __name__ == '__main__':\n    cli()\n"
+    )
+
+    open_values = propose(tmp_path, {"main.py": code}).command.open_values
+
+    assert [value.partition(" (")[0] for value in open_values] == ["has subcommands"]
+
+
+def test_a_typer_application_with_one_command_needs_no_subcommand(tmp_path: Path) -> None:
+    code = (
+        "import typer, torch\napp = typer.Typer()\n@app.command()\ndef train(num_steps: int = 9):\n"
+        "    torch.ones(1).backward()\nif __name__ == '__main__':\n    app()\n"
+    )
+
+    assert propose(tmp_path, {"main.py": code}).table == table("main.py --num-steps {}", 9, 1)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "mark_flag_as_required('data_dir')",
+        "mark_flags_as_required(flag_names=['data_dir', 'seed'])",
+        "mark_flag_as_required(_DATA)",
+        "mark_flags_as_required([_DATA.name])",
+    ],
+)
+def test_a_flag_that_absl_marks_as_required_is_left_open(tmp_path: Path, mark: str) -> None:
+    code = (
+        "from absl import app, flags\nimport torch\n_DATA = flags.DEFINE_string('data_dir', None, 'Data.')\n"
+        "flags.DEFINE_integer('num_steps', 100, 'Steps.')\nflags.DEFINE_integer('seed', 1, 'It has a value.')\n"
+        "def main(argv): torch.ones(1).backward()\n"
+        f"if __name__ == '__main__':\n    flags.{mark}\n    app.run(main)\n"
+    )
+
+    command = propose(tmp_path, {"main.py": code}).command
+
+    assert command.open_values == ("`--data_dir` (main.py:3)",)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def propose_command(program: ProjectProgram) -> Command:
         command = Command(
             words=_with_choices((*program.words, *arguments), limits),
             choices=(*own, *limits),
-            open_values=tuple(f"`{option.flag}` ({option.place})" for option in unknown),
+            open_values=tuple(map(_open_value, unknown)),
         )
     return _with_startup(command, options)
 
@@ -180,7 +180,15 @@ def _data_choices(options: Sequence[ProgramOption]) -> list[OptionChoice]:
 
 def _own_value(option: ProgramOption) -> str:
     """Return the value of a required option that needs no knowledge of the user; empty if it does."""
-    return "benchmark-output" if option.kind == "outputs" else next(iter(option.choices), "")
+    if option.kind == "outputs":
+        return "benchmark-output"
+    # One of several values may do something else than the work, such as deleting files.
+    return option.choices[0] if len(option.choices) == 1 else ""
+
+
+def _open_value(option: ProgramOption) -> str:
+    one_of = f": one of {', '.join(f'`{choice}`' for choice in option.choices)}" if option.choices else ""
+    return f"`{option.flag}` ({option.place}{one_of})"
 
 
 def _find(words: Sequence[str], option: ProgramOption) -> tuple[slice, str]:

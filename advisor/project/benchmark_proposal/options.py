@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -90,14 +90,18 @@ class Interface:
 def read_interface(directory: Path, files: Mapping[str, ast.Module]) -> Interface:
     """Return the command line that files of a project declare: a program, and files that it imports."""
     options: dict[str, ProgramOption] = {}
-    obstacle, configurations = "", list[str]()
+    obstacle, configurations, required = "", list[str](), set[str]()
     for code in (_Code(name, tree) for name, tree in files.items()):
         keys, read = _hydra(code, directory)
         for option in (*_argparse_and_click(code), *_passed(code), *_typer_commands(code), *_absl(code), *keys):
             options.setdefault(option.flag, option)
         obstacle = obstacle or _obstacle(code)
         configurations += read
-    return Interface(options=tuple(options.values()), obstacle=obstacle, configurations=tuple(configurations))
+        required.update(_required_by_absl(code))
+    read_options = tuple(
+        replace(o, required=True) if o.flag in required and o.default is None else o for o in options.values()
+    )
+    return Interface(options=read_options, obstacle=obstacle, configurations=tuple(configurations))
 
 
 class _Code:
@@ -107,6 +111,7 @@ class _Code:
         name: Its path in the project.
         calls: Its calls, each with the full name of the function.
         definitions: Its functions and classes.
+        assigned: The value of each variable.
     """
 
     def __init__(self, name: str, tree: ast.Module) -> None:
@@ -116,6 +121,13 @@ class _Code:
         self.name = name
         self.calls = [(self.full_name(node.func), node) for node in nodes if isinstance(node, ast.Call)]
         self.definitions = {n.name: n for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+        self.assigned = {
+            target.id: node.value
+            for node in nodes
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
 
     def full_name(self, node: ast.expr) -> str:
         return full_name(node, self._aliases)
@@ -156,11 +168,15 @@ def _last(name: str) -> str:
 
 
 def _obstacle(code: _Code) -> str:
-    for name, call in code.calls:
+    decorators = [(code.full_name(d), d) for node in code.definitions.values() for d in node.decorator_list]
+    for name, node in (*code.calls, *decorators):
         if _last(name) == "LightningCLI":
-            return f"is a command line of Lightning ({code.place(call)}), which needs a subcommand"
-        if _last(name) == "add_subparsers" or (name in ("click.group", "typer.Typer") and len(code.commands()) != 1):
-            return f"has subcommands ({code.place(call)})"
+            return f"is a command line of Lightning ({code.place(node)}), which needs a subcommand"
+        # A Typer application with one command needs no subcommand; a group of click always does.
+        if _last(name) == "add_subparsers" or name.endswith("click.group"):
+            return f"has subcommands ({code.place(node)})"
+        if name == "typer.Typer" and len(code.commands()) != 1:
+            return f"has subcommands ({code.place(node)})"
     return ""
 
 
@@ -202,6 +218,20 @@ def _absl(code: _Code) -> Iterator[ProgramOption]:
                 default=keywords.get("default", default),
                 required=keywords.get("required") is True,
             )
+
+
+def _required_by_absl(code: _Code) -> Iterator[str]:
+    """Yield the flags that must have a value, by their names or the variables that hold them."""
+    for name, call in code.calls:
+        if _last(name) not in ("mark_flag_as_required", "mark_flags_as_required"):
+            continue
+        arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+        for node in (n for a in arguments for n in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])):
+            holder = node.value if isinstance(node, ast.Attribute) and node.attr == "name" else node
+            definition = code.assigned.get(holder.id) if isinstance(holder, ast.Name) else None
+            is_flag = isinstance(definition, ast.Call) and _last(code.full_name(definition.func)).startswith("DEFINE_")
+            flag = code.value(definition.args[0] if is_flag and definition.args else node)
+            yield f"--{flag}"
 
 
 def _passed(code: _Code) -> Iterator[ProgramOption]:
