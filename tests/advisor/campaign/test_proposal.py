@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -55,8 +56,29 @@ def hour(propose_for: Propose) -> CampaignProposal:
 
 def test_a_proposal_fits_into_the_time_and_uses_most_of_it(hour: CampaignProposal) -> None:
     assert 2400 < hour.seconds <= 3600
-    assert hour.gain == pytest.approx(sum(block.gain for block in hour.blocks))
     assert all(block.gain > 0 and block.programs and block.choices for block in hour.blocks)
+
+
+def test_the_gain_is_the_mean_of_the_decisions_over_workloads_and_over_the_sizes_of_each(
+    hour: CampaignProposal,
+) -> None:
+    with open_knowledge_base(SHIPPED) as store:
+        estimator = WorkloadEstimator(
+            ModelCache(store), hardware=find_profile("cpu-zen2"), workload=None, frameworks={"onnxruntime"}
+        )
+        model = estimator.model("onnxruntime")
+    assert model is not None
+    sizes = Counter(case.workload for case in model.cases)
+
+    of_choices = [
+        sum(d.gain / sizes[d.workload] for d in choice.decisions) / len(sizes)
+        for block in hour.blocks
+        for choice in block.choices
+    ]
+
+    assert set(sizes) == set(hour.workloads)
+    assert [choice.gain for block in hour.blocks for choice in block.choices] == pytest.approx(of_choices)
+    assert hour.gain == pytest.approx(sum(of_choices))
 
 
 def test_newer_releases_are_compared_with_the_newest_down_to_the_oldest_measured_one(hour: CampaignProposal) -> None:
