@@ -229,9 +229,9 @@ def _required_by_absl(code: _Code) -> Iterator[str]:
         for node in (n for a in arguments for n in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])):
             holder = node.value if isinstance(node, ast.Attribute) and node.attr == "name" else node
             definition = code.assigned.get(holder.id) if isinstance(holder, ast.Name) else None
-            is_flag = isinstance(definition, ast.Call) and _last(code.full_name(definition.func)).startswith("DEFINE_")
-            flag = code.value(definition.args[0] if is_flag and definition.args else node)
-            yield f"--{flag}"
+            # `_DATA = flags.DEFINE_string("data", ...)` is a call with the name; a constant such as a list of names not.
+            named = definition.args[0] if isinstance(definition, ast.Call) and definition.args else node
+            yield f"--{code.value(named)}"
 
 
 def _passed(code: _Code) -> Iterator[ProgramOption]:
