@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.experiment.arms import MOST_RELEASES
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 from tests.slurm.cluster import Cluster
@@ -22,7 +23,7 @@ PROJECT = """
 [project]
 name = "demo"
 version = "1"
-dependencies = ["lib"]
+dependencies = ["lib<2"]
 
 [tool.advisor.benchmark]
 command = "python bench.py"
@@ -41,6 +42,8 @@ def project(tmp_path: Path, index: PackageIndex) -> Path:
         ("1.2", "raise ImportError('lib 1.2 is broken')"),
         ("1.3", "def seconds():\n    raise SystemExit('lib 1.3 crashes')"),
         ("1.4", NOISE.format(1.0)),
+        # The project does not admit these, which are as many as there are arms of a package.
+        *((f"2.{minor}", NOISE.format(0.5)) for minor in range(MOST_RELEASES)),
     ):
         index.add("lib", version, code=code)
     folder = tmp_path / "project"
