@@ -288,15 +288,12 @@ def test_a_full_disk_is_the_failure_of_an_arm_and_a_changed_program_makes_its_ce
 
 @pytest.mark.parametrize("executor", ["local", pytest.param("slurm", marks=pytest.mark.slow)])
 def test_limits_hold_for_all_executors(
-    request: pytest.FixtureRequest, index: PackageIndex, project: Path, executor: str, tmp_path: Path
+    request: pytest.FixtureRequest, index: PackageIndex, project: Path, executor: str
 ) -> None:
-    engine: tuple[str, ...] = ()
     if executor == "slurm":
         request.getfixturevalue("slurm")
-        engine = ("--engine", f"scratch={tmp_path}/scratch")
     advisor: Advisor = request.getfixturevalue("advisor")
     arguments = ("advise", "--measure", "5m", "--max-load", "100", "--index-url", index.url, "--executor", executor)
-    arguments = (*arguments, *engine)
     completed = advisor(*arguments, "--max-download", "0.1kB", cwd=project)
     assert completed.returncode == 2
     assert "error: the newest stack cannot be measured: its environment needs" in completed.stderr
