@@ -229,7 +229,7 @@ def _required_by_absl(code: _Code) -> Iterator[str]:
         for node in (n for a in arguments for n in (a.elts if isinstance(a, (ast.Tuple, ast.List)) else [a])):
             holder = node.value if isinstance(node, ast.Attribute) and node.attr == "name" else node
             definition = code.assigned.get(holder.id) if isinstance(holder, ast.Name) else None
-            # `_DATA = flags.DEFINE_string("data", ...)` is a call with the name; a constant such as a list of names not.
+            # `_DATA = flags.DEFINE_string("data", ...)` holds the flag `data`.
             named = definition.args[0] if isinstance(definition, ast.Call) and definition.args else node
             yield f"--{code.value(named)}"
 
