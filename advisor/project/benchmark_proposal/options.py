@@ -230,8 +230,8 @@ def _required_by_absl(code: _Code) -> Iterator[str]:
             holder = node.value if isinstance(node, ast.Attribute) and node.attr == "name" else node
             definition = code.assigned.get(holder.id) if isinstance(holder, ast.Name) else None
             # `_DATA = flags.DEFINE_string("data", ...)` holds the flag `data`.
-            named = definition.args[0] if isinstance(definition, ast.Call) and definition.args else node
-            yield f"--{code.value(named)}"
+            flag = definition.args[0] if isinstance(definition, ast.Call) and definition.args else node
+            yield f"--{code.value(flag)}"
 
 
 def _passed(code: _Code) -> Iterator[ProgramOption]:
