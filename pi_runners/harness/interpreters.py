@@ -3,6 +3,9 @@
 A command is measured for the stack only if an interpreter of the stack's environment ran. No interpreter of another
 environment may load a file of the project, or a package that the stack has, too, after its start. A setting that is
 applied after an import counts only if a process of the stack's environment made the import.
+
+A Python that ignores PYTHONPATH (`-I`, `-E`) or `sitecustomize` (`-S`) leaves no record. If a Python of the stack's
+environment started it, it is not noticed. Its executable would not show it: that of a virtual environment is a link.
 """
 
 from __future__ import annotations
