@@ -262,7 +262,7 @@ def propose(
         versions_of: Returns the versions that the machine can install.
         history: Seconds that a run of an indicator took so far, by its label.
         budget_seconds: Time that the campaign may take.
-        progress: Called with a short text before each framework.
+        progress: Called with a short text before each framework, and before the selection.
 
     Raises:
         InputError: If the budget is too small for the smallest block, or nothing can be planned.
@@ -271,12 +271,13 @@ def propose(
     models = [model for f in frameworks().values() if (model := _model_of(estimator, f, planner)) is not None]
     weight_of = _weights(models)
     candidates: list[_Candidate] = []
-    for model in models:
-        progress(f"predicting {model.name}")
+    for number, model in enumerate(models, 1):
+        progress(f"predicting {model.name} ({number} of {len(models)})")
         offered = versions_of(Requirement(model.name))
         versions = planner.versions(model, estimator.failures(model.name), offered)
         candidates += _candidates(planner, model, versions, weight_of(model))
     _check_budget(candidates, budget_seconds, planner)
+    progress("selecting what to measure")
     select([candidate.block for candidate in candidates], budget_seconds)
     blocks = [_proposed(candidate) for candidate in candidates if candidate.block.arms]
     return CampaignProposal(

@@ -29,6 +29,7 @@ from knowledge.estimate.gain_space import (
     Array,
     Points,
     Registry,
+    Space,
     _place,
     _sums,
     covariance,
@@ -144,6 +145,7 @@ class GainModel:
             effects[np.ix_(rows, rows)] += factor * part
         self._inverse = robust_inverse(effects, errors, means, noise.published)
         self._solved: Array = self._inverse @ means
+        self._last: tuple[object, Mapping[Change, Array], Mapping[Change, Array]] | None = None
 
     @property
     def programs(self) -> Mapping[str, Program]:
@@ -186,15 +188,7 @@ class GainModel:
         """
         registry, points = self._registry, self._points
         numbers = np.array([[registry.side(side, machine) for side in pair] for pair in pairs], dtype=int)
-        shares = [{registry.program(program): share for share, program in blend} for blend in blends]
-        here = np.full(len(blends), registry.machine(machine))
-        space = registry.space(self.variances.scales)
-        weights = np.zeros((len(blends), len(registry.programs)))
-        for row, own in enumerate(shares):
-            weights[row, list(own)] = list(own.values())
-        measured = np.eye(len(registry.programs))[points.programs], points.machines
-        across = _sums(space, (weights, here), measured, self._terms)
-        within = _sums(space, (weights, here), (weights, here), self._terms)
+        across, within, space = self._shared_by(tuple(blends), machine)
         # A change that no pair has shares nothing: for instance, pairs of settings do not change the version.
         others = {name: space.differences(name, numbers, numbers) for name in across}
         others = {name: matrix for name, matrix in others.items() if matrix.any()}
@@ -214,6 +208,27 @@ class GainModel:
                 yield cross, prior
 
         return related, covariances()
+
+    def _shared_by(
+        self, blends: tuple[Blend, ...], machine: Machine
+    ) -> tuple[Mapping[Change, Array], Mapping[Change, Array], Space]:
+        """Return what blends share of each change with the measured ratios' programs, and with each other.
+
+        Many stacks are compared for the same blends, one after the other, so the last answer is remembered.
+        """
+        registry, points = self._registry, self._points
+        shares = [{registry.program(program): share for share, program in blend} for blend in blends]
+        here = np.full(len(blends), registry.machine(machine))
+        space = registry.space(self.variances.scales)
+        last = self._last
+        if last is None or last[0] != (blends, machine):
+            weights = np.zeros((len(blends), len(registry.programs)))
+            for row, own in enumerate(shares):
+                weights[row, list(own)] = list(own.values())
+            across = _sums(space, (weights, here), (points.programs, points.machines), self._terms)
+            last = (blends, machine), across, _sums(space, (weights, here), (weights, here), self._terms)
+            self._last = last
+        return last[1], last[2], space
 
     def explained_by(
         self, ratios: Sequence[Contrast], programs: Sequence[Program], gains: Sequence[tuple[Pair, Program, Machine]]

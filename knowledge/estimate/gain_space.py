@@ -82,21 +82,28 @@ class Space:
         )
         return result
 
-    def shared(self, term: Term, rows: tuple[Array, Array], columns: tuple[Array, Array]) -> Array:
-        """Return how much programs on machines share a term (n, m).
+    def shared(self, programs: Array, machines: str, rows: tuple[Array, Array], columns: tuple[Array, Array]) -> Array:
+        """Return how much programs on machines share (n, m).
 
         Args:
-            term: The term.
-            rows: Programs as shares of the space's programs (n, programs), and machines (n,) by number.
-            columns: Programs (m, programs) and machines (m,).
+            programs: How much the space's programs share (programs, programs).
+            machines: What machines share it.
+            rows: Programs by number (n,), or as shares of the space's programs (n, programs); machines (n,) by number.
+            columns: Programs (m,) or (m, programs), and machines (m,).
         """
-        result: Array = rows[0] @ self.programs[term.programs] @ columns[0].T
-        if term.machines in self.machines:
-            result = result * self.machines[term.machines][rows[1][:, None], columns[1][None]]
-        elif term.machines != "all":
-            here = self._identities == term.machines
+        result: Array = _blended(_blended(programs, rows[0]).T, columns[0]).T
+        if machines in self.machines:
+            result = result * self.machines[machines][rows[1][:, None], columns[1][None]]
+        elif machines != "all":
+            here = self._identities == machines
             result = result * np.outer(here[rows[1]], here[columns[1]])
         return result
+
+
+def _blended(kernel: Array, programs: Array) -> Array:
+    """Return rows of a kernel for programs by number, or their means for shares of programs."""
+    blended: Array = kernel[programs] if programs.ndim == 1 else programs @ kernel
+    return blended
 
 
 def _similar_changes(sides: Sequence[Side], scales: Mapping[str, float]) -> dict[str, Array]:
@@ -249,8 +256,7 @@ def cross_covariance(space: Space, one: Points, other: Points, terms: Mapping[Te
 
     There are few pairs of stacks and few programs on machines: similarities are computed for these, and looked up.
     """
-    programs = np.eye(len(space.programs["all"]))
-    rows, columns = ((programs[points.programs], points.machines) for points in (one, other))
+    rows, columns = ((points.programs, points.machines) for points in (one, other))
     total = np.zeros((len(one.pair), len(other.pair)))
     for change, matrix in _sums(space, rows, columns, terms).items():
         pairs = space.differences(change, one.pairs, other.pairs)
@@ -262,11 +268,14 @@ def _sums(
     space: Space, rows: tuple[Array, Array], columns: tuple[Array, Array], terms: Mapping[Term, float]
 ) -> dict[Change, Array]:
     """Return the variance (n, m) that programs on machines share of each change."""
-    sums: dict[Change, Array] = {}
+    kernels: dict[tuple[Change, str], Array] = {}
     for term, variance in terms.items():
         if variance > 0:
-            own = variance * space.shared(term, rows, columns)
-            sums[term.change] = sums[term.change] + own if term.change in sums else own
+            key = term.change, term.machines
+            kernels[key] = kernels.get(key, 0.0) + variance * space.programs[term.programs]
+    sums: dict[Change, Array] = {}
+    for (change, machines), kernel in kernels.items():
+        sums[change] = sums.get(change, 0.0) + space.shared(kernel, machines, rows, columns)
     return sums
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from docs.programs import compositions
 from knowledge.estimate.gain_fit import LEAST, fit_variances
 from knowledge.estimate.gain_model import GainModel
-from knowledge.estimate.gain_space import Space
+from knowledge.estimate.gain_space import Array, Space
 from knowledge.estimate.gain_terms import Blend, Variances, terms_of
 from knowledge.estimate.programs import OPERATIONS, Program, program_of_run
 from knowledge.evidence.contrasts import Contrast, Machine, Side
@@ -172,6 +173,32 @@ def test_a_reduced_precision_says_nothing_about_processors_with_another_feature(
 
     assert there > 0.4
     assert here == pytest.approx(0.0, abs=1e-9)
+
+
+def test_what_programs_share_is_computed_once_for_all_stacks_and_anew_for_other_programs_and_machines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    contrasts = [measured(FAST, 0.2, flops=1e8), measured(OLD, -0.1, flops=1e12, machine=ELSEWHERE)]
+    model, calls = GainModel(contrasts, program_of, VARIANCES), list[object]()
+    shared = Space.shared
+
+    def counted(*arguments: Any) -> Array:
+        calls.append(arguments)
+        return shared(*arguments)
+
+    answers, counts = [], []
+    requests = [(FAST, 1e8, HERE), (OLD, 1e8, HERE), (FAST, 1e12, HERE), (FAST, 1e12, ELSEWHERE), (FAST, 1e8, HERE)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Space, "shared", counted)
+        for arm, flops, machine in requests:
+            calls.clear()
+            (predicted,) = model.predict([(arm, PLAIN)], [blend(flops)], machine)
+            answers.append((float(predicted.means[0]), math.sqrt(predicted.variances[0])))
+            counts.append(len(calls))
+
+    assert [count > 0 for count in counts] == [True, False, True, True, True]
+    for answer, (arm, flops, machine) in zip(answers, requests, strict=True):
+        assert answer == pytest.approx(gain(contrasts, arm, flops=flops, machine=machine))
 
 
 def test_held_out_ratios_are_predicted_as_by_a_model_without_them() -> None:

@@ -32,19 +32,23 @@ Propose = Callable[..., CampaignProposal]
 def propose_for() -> Iterator[Propose]:
     """Proposes a campaign for one framework, with what ships."""
     with open_knowledge_base(SHIPPED) as store:
-        models = ModelCache(store)
+        models, lines = ModelCache(store), list[str]()
 
         def propose_for(
             hardware: str, minutes: float, framework: str = "onnxruntime", offered: Sequence[Version] = OFFERED
         ) -> CampaignProposal:
             profile = find_profile(hardware)
-            return propose(
+            lines.clear()
+            proposal = propose(
                 WorkloadEstimator(models, hardware=profile, workload=None, frameworks={framework}),
                 profile,
                 versions_of=lambda requirement: offered if requirement.name == framework else (),
                 history={},
                 budget_seconds=60 * minutes,
+                progress=lines.append,
             )
+            assert lines == [f"predicting {framework} (1 of 1)", "selecting what to measure"]
+            return proposal
 
         yield propose_for
 
