@@ -296,7 +296,6 @@ def test_runs_of_a_profiled_workload_count_in_the_next_experiment_and_certify_a_
         for round_ in range(8):
             noise = 1 + 0.001 * round_
             for arm, (few, many) in enumerate(((0.2, 0.001), (0.1 * noise, 0.003))):
-                measured = first.laboratory.locked_arm(arm)
                 packages = [PackageVersion(name="numpy", version=f"9.{1 - arm}")]
                 for run, seconds in zip(first.laboratory.locked_arm(0).indicators, (few, many), strict=True):
                     sample = observation(seconds=seconds, round=round_, arm=arm, reference=arm == 0, block="earlier")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from advisor.api.context import TargetContext
 from advisor.api.measurements.benchmark import MachineSetup, copied_benchmark
-from advisor.project.benchmark import read_benchmark
 from advisor.domain.words import count
+from advisor.project.benchmark import read_benchmark
 from knowledge.catalogue.settings import SettingChoice
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS, MEASURED, able_frameworks, frameworks
