@@ -174,7 +174,8 @@ class ProjectBisection:
         if not self.pair.groups:
             self.bisection.verdict, self.bisection.ending = "equal", "complete"
             return self._result(0.0)
-        self._check_limits()
+        for combination, end in ((GOOD, self.pair.good), (self.bisection.bad, self.pair.bad)):
+            self.laboratory.machine.check_limits(self.laboratory.number(combination), f"`{end.name}`")
         self.bisection.notify = lambda number, combination: notify(self, number, combination)
         self.bisection.run()
         self._check_ending()
@@ -187,14 +188,6 @@ class ProjectBisection:
         if combination in (GOOD, self.bisection.bad):
             return "bad" if combination else "good"
         return f"good with {len(combination)} of {len(self.bisection.bad)} differences"
-
-    def _check_limits(self) -> None:
-        """Refuse ends whose environments exceed a limit: this says nothing about the stacks."""
-        for combination, end in ((GOOD, self.pair.good), (self.bisection.bad, self.pair.bad)):
-            machine = self.laboratory.machine
-            reason = machine.excess(machine.locked_arm(self.laboratory.number(combination)))
-            if reason:
-                raise InputError(f"`{end.name}` cannot be measured: {reason}", hint="raise the limit, or free the disk")
 
     def _check_ending(self) -> None:
         bisection, machine = self.bisection, self.laboratory.machine
