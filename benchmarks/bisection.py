@@ -42,7 +42,7 @@ class SimulatedMachine:
         """Return the duration of a run."""
         return 0.0
 
-    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, float]]:
+    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, ArmRun]]:
         """Return no runs."""
         return ()
 

@@ -53,8 +53,8 @@ class CombinationLaboratory(Protocol):
     def seconds_of(self, combination: Combination) -> float:
         """Return the expected duration of the next run of a combination, with the building of its environment."""
 
-    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, float]]:
-        """Yield the runs of a combination in earlier experiments: the number of the round, and the seconds."""
+    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, ArmRun]]:
+        """Yield the runs of a combination in earlier experiments, each after the number of its round."""
 
     def now(self) -> float:
         """Return the time in seconds."""
@@ -152,17 +152,19 @@ class Bisection:
         if combination not in self._numbers:
             self._numbers[combination] = len(self._numbers)
             for is_control in (False, True) if combination == GOOD else (False,):
-                for number, seconds in self.laboratory.earlier_runs(combination, is_control=is_control):
-                    self._record(number, combination, seconds, is_control=is_control)
+                for number, run in self.laboratory.earlier_runs(combination, is_control=is_control):
+                    self._record(number, combination, run, is_control=is_control)
                     self.rounds = max(self.rounds, number + 1)
                     self.earlier_runs += 1
         return self._numbers[combination]
 
-    def _record(self, round_number: int, combination: Combination, seconds: float, *, is_control: bool) -> None:
+    def _record(self, round_number: int, combination: Combination, run: ArmRun, *, is_control: bool) -> None:
+        if run.seconds is None:
+            return
         if combination == GOOD:
-            self.controls.add(round_number, CONTROL if is_control else 0, seconds)
+            self.controls.add(round_number, CONTROL if is_control else 0, run.seconds)
         if not is_control:
-            self.runs.add(round_number, self._number(combination), seconds)
+            self.runs.add(round_number, self._number(combination), run.seconds)
             self.counts[combination] += 1
 
     def run(self) -> None:
@@ -351,7 +353,7 @@ class Bisection:
         for _ in range(2):
             run = self._quiet_run(combination, stack)
             if run.seconds is not None:
-                self._record(self.rounds, stack, run.seconds, is_control=combination is None)
+                self._record(self.rounds, stack, run, is_control=combination is None)
                 return
             failure = run.failure
         self.failures[stack] = failure

@@ -45,10 +45,10 @@ class SimulatedMachine:
         self.results.append((round_number, combination, is_control, seconds))
         return ArmRun(seconds=seconds)
 
-    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterator[tuple[int, float]]:
+    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterator[tuple[int, ArmRun]]:
         for number, ran, was_control, seconds in self.earlier:
             if (ran, was_control) == (combination, is_control):
-                yield number, seconds
+                yield number, ArmRun(seconds=seconds)
 
     def seconds_of(self, combination: Combination) -> float:
         return 1.0

@@ -29,7 +29,6 @@ from advisor.experiment.stack_pair import StackDifference, StackPair
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import BENCHMARK
 from knowledge.domain.ratio import Ratio
 
 _FEWEST_RUNS = 12
@@ -137,7 +136,7 @@ class PairLaboratory:
         """Return the expected duration of the next run of a combination."""
         return self.machine.seconds_of(self.number(combination))
 
-    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, float]]:
+    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, ArmRun]]:
         """Yield the runs of a combination in earlier experiments."""
         return self.machine.earlier_runs(CONTROL if is_control else self.number(combination))
 
@@ -290,8 +289,6 @@ def open_bisection(
             bad_end = ends.current() if bad is None else ends.read(bad, "--bad")
             pair = ends.pair(good_end, bad_end)
         arms = [pair.arm(GOOD)]
-        # Observations name versions, not files: those of stacks that differ in files alone cannot be matched.
-        stored = [] if pair.has_equal_versions else store.observations(indicator=BENCHMARK)
         machine = MachineLaboratory(
             setup=setup,
             program=program,
@@ -300,7 +297,8 @@ def open_bisection(
             environments=environments,
             arms=arms,
             block=experiment_block(setup, program, [pair.arm(frozenset(range(len(pair.groups))))], budget),
-            earlier=earlier_rounds(program, stored),
+            # Observations name versions, not files: those of stacks that differ in files alone cannot be matched.
+            earlier=[] if pair.has_equal_versions else earlier_rounds(program, store),
             kills_slow_arms=False,
         )
         laboratory = PairLaboratory(pair=pair, machine=machine)
