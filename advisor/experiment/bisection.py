@@ -218,7 +218,9 @@ class Bisection:
 
     def _loss(self, part: PathSection) -> tuple[float, float]:
         """Return the logarithm of the slow-down over a part, and half its interval."""
-        fit, (low, high) = self.runs.fit(), map(self._number, part)
+        # Earlier runs of a new combination come first.
+        low, high = map(self._number, part)
+        fit = self.runs.fit()
         return fit.difference(low, high), fit.half_width(low, high, error=self.error)
 
     @property

@@ -188,6 +188,16 @@ def test_runs_of_an_earlier_bisection_are_not_repeated() -> None:
     assert second.runs < whole.runs
 
 
+def test_a_complete_bisection_runs_nothing_again() -> None:
+    losses = added({3: 0.06, 5: 0.06})
+    first = SimulatedMachine(losses)
+    bisected(first)
+    second = SimulatedMachine(losses, earlier=first.results)
+
+    assert names(bisected(second)) == [[3], [5]]
+    assert second.runs == 0
+
+
 @hypothesis.given(
     strategies.lists(strategies.integers(0, 7), unique=True, max_size=3),
     strategies.lists(strategies.frozensets(strategies.integers(0, 6), max_size=2), min_size=8, max_size=8),
