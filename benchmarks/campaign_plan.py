@@ -21,7 +21,7 @@ from functools import partial
 from typing import NamedTuple
 
 from advisor.campaign.plan import run_seconds_by_label
-from advisor.campaign.proposal import VERSION, block_costs
+from advisor.campaign.proposal import ENVIRONMENT_SECONDS, PROCESS_SECONDS, ROUNDS, VERSION
 from advisor.resolve.score.costs import counted_steps
 from benchmarks.held_out import programs_of
 from docs.fits import program_of
@@ -30,7 +30,7 @@ from knowledge.estimate.cases import Case
 from knowledge.estimate.compared_settings import setting_change
 from knowledge.estimate.gain_model import GainModel
 from knowledge.estimate.gain_terms import Pair
-from knowledge.estimate.information import DEFAULT, CaseDecision, PossibleBlock, decide, select
+from knowledge.estimate.information import DEFAULT, BlockCosts, CaseDecision, PossibleBlock, decide, select
 from knowledge.estimate.model_cache import frameworks_of, shipped_variances
 from knowledge.evidence.block_evidence import load_evidence
 from knowledge.evidence.contrasts import Contrast, Machine
@@ -147,8 +147,13 @@ class HeldOut:
                 continue
             gains = [(pair, case.programs[0][0][1], self.machine) for d in decisions for pair, case in d.compared]
             across, within = self.model.explained_by(ratios, [program_of(c) for c in ratios], gains)
-            seconds = [self.history.get(label, _USUAL_SECONDS) for label in labels]
-            costs = block_costs([subject for subject, _ in group.arms], seconds)
+            costs = BlockCosts(
+                rounds=ROUNDS,
+                process_seconds=PROCESS_SECONDS,
+                program_seconds=[self.history.get(label, _USUAL_SECONDS) for label in labels],
+                arm_seconds=[ENVIRONMENT_SECONDS if arm[0] == VERSION else 0.0 for arm in group.arms],
+                setup_seconds=ENVIRONMENT_SECONDS,
+            )
             block = PossibleBlock(cells=cells, costs=costs, decisions=decisions, across=across, within=within)
             blocks.append((group, block))
         return blocks

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
@@ -25,6 +24,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS, Framework, frameworks
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.cases import Case
 from knowledge.estimate.compared_settings import ComparedSetting, preferred
 from knowledge.estimate.estimator import WorkloadEstimator
@@ -62,6 +62,25 @@ VersionsOf = Callable[[Requirement], Sequence[Version]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDecision:
+    """A decision that a measurement may change.
+
+    Attributes:
+        workload: The kind of workload.
+        size: Name of the size; empty if the workload has one only.
+        option: The option with the largest predicted speed except the default: a version, or a value of a setting.
+        ratio: Predicted speed-up of it over the default: the newest version, or the setting's absence.
+        gain: Expected gain of the decision by the measurement, as a log ratio.
+    """
+
+    workload: str
+    size: str
+    option: str
+    ratio: Ratio
+    gain: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedChoice:
     """Arms of a block that are about one choice: versions, or values of one setting.
 
@@ -70,27 +89,19 @@ class ProposedChoice:
         values: The versions or the values that are measured.
         gain: Expected gain: the mean over all workloads, as a log ratio.
         seconds: Their share of the duration of the block.
-        decisions: The decisions that they may change, each with its expected gain, the largest gain first.
+        decisions: The decisions that they may change, those with the largest gain first.
     """
 
     subject: str
     values: tuple[str, ...]
     gain: float
     seconds: float
-    decisions: tuple[tuple[float, CaseDecision], ...]
+    decisions: tuple[OpenDecision, ...]
 
     @property
     def is_of_versions(self) -> bool:
         """Whether versions are chosen, and not values of a setting."""
         return self.subject == VERSION
-
-
-class _Arm(NamedTuple):
-    """An arm that may be measured, with its stack as the model has it."""
-
-    subject: str
-    value: str
-    side: Side
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,50 +111,18 @@ class ProposedBlock:
     Attributes:
         framework: The distribution.
         reference: Its version that the others are compared with, and that has the settings.
-        arms: What may be compared with it.
-        runs: The models at their sizes that may be measured.
-        possible: Which of them are selected, with what they gain and take.
+        choices: What is compared, the largest gain first.
+        programs: The models at their sizes, which all arms run.
+        gain: Expected gain: the mean over all workloads, as a log ratio.
+        seconds: Duration.
     """
 
     framework: str
     reference: str
-    arms: Sequence[_Arm]
-    runs: Sequence[IndicatorRun]
-    possible: PossibleBlock
-
-    @property
-    def choices(self) -> tuple[ProposedChoice, ...]:
-        """What is compared, the largest gain first."""
-        possible, choices = self.possible, []
-        gains = possible.expected_gains(possible.explained).tolist()
-        selected = [self.arms[number] for number in sorted(possible.arms)]
-        for subject in dict.fromkeys(arm.subject for arm in selected):
-            values = tuple(arm.value for arm in selected if arm.subject == subject)
-            rows = [(gain, d) for gain, d in zip(gains, possible.decisions, strict=True) if d.subject == subject]
-            choice = ProposedChoice(
-                subject=subject,
-                values=values,
-                gain=sum(d.weight * gain for gain, d in rows),
-                seconds=self.seconds * len(values) / len(selected),
-                decisions=tuple(row for row in sorted(rows, key=lambda row: -row[0]) if row[0] > 0),
-            )
-            choices.append(choice)
-        return tuple(sorted(choices, key=lambda choice: -choice.gain))
-
-    @property
-    def programs(self) -> tuple[IndicatorRun, ...]:
-        """The models at their sizes, which all arms run."""
-        return tuple(self.runs[number] for number in sorted(self.possible.programs))
-
-    @property
-    def gain(self) -> float:
-        """Expected gain: the mean over all workloads, as a log ratio."""
-        return self.possible.gain
-
-    @property
-    def seconds(self) -> float:
-        """Duration."""
-        return self.possible.seconds
+    choices: tuple[ProposedChoice, ...]
+    programs: tuple[IndicatorRun, ...]
+    gain: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +154,25 @@ class CampaignProposal:
     def gain(self) -> float:
         """Expected gain of all blocks: the mean over all workloads, as a log ratio."""
         return sum(block.gain for block in self.blocks)
+
+
+class _Arm(NamedTuple):
+    """An arm that may be measured, with its stack as the model has it."""
+
+    subject: str
+    value: str
+    side: Side
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A block that may be measured, with what its numbers mean."""
+
+    framework: str
+    reference: Version
+    arms: Sequence[_Arm]
+    runs: Sequence[IndicatorRun]
+    block: PossibleBlock
 
 
 @dataclass(kw_only=True)
@@ -274,15 +272,15 @@ def propose(
     planner = _Planner(hardware=hardware, history=history)
     models = [model for f in frameworks().values() if (model := _model_of(estimator, f, planner)) is not None]
     weights = _weights(models)
-    candidates: list[ProposedBlock] = []
+    candidates: list[_Candidate] = []
     for model in models:
         progress(f"predicting {model.name}")
         offered = versions_of(Requirement(model.name))
         versions = planner.versions(model, estimator.failures(model.name), offered)
         candidates += _candidates(planner, model, versions, weights)
     _check_budget(candidates, budget_seconds, planner)
-    select([candidate.possible for candidate in candidates], budget_seconds)
-    blocks = [candidate for candidate in candidates if candidate.possible.arms]
+    select([candidate.block for candidate in candidates], budget_seconds)
+    blocks = [_proposed(candidate) for candidate in candidates if candidate.block.arms]
     return CampaignProposal(
         hardware=hardware.name,
         device=hardware.device,
@@ -319,18 +317,18 @@ def _weights(models: Iterable[FrameworkModel]) -> dict[tuple[str, str], float]:
 
 def _candidates(
     planner: _Planner, model: FrameworkModel, versions: Sequence[Version], weights: Mapping[tuple[str, str], float]
-) -> Iterator[ProposedBlock]:
+) -> Iterator[_Candidate]:
     """Yield the blocks of a framework: versions, settings, and settings that are for inference only."""
     if not versions:
         planner.left_out[model.name] = "the indexes offer no version of it"
         return
     runs = planner.runs(FRAMEWORKS[model.name])
     newest, *older = versions
-    block = partial(_block, planner, model, newest)
     decided = partial(decide, gains_of=model.gains_of_pairs, weight_of=lambda case: weights[case.workload, model.name])
+    make = _BlockMaker(planner=planner, model=model, reference=newest)
     sides = {text: model.side(version) for text, version in [(DEFAULT, newest), *((str(v), v) for v in older)]}
     arms = [_Arm(subject=VERSION, value=text, side=side) for text, side in sides.items() if text != DEFAULT]
-    yield from block(arms, runs, decided(VERSION, sides) if arms else [])
+    yield from make.block(arms, runs, decided(VERSION, sides) if arms else [])
     by_name: dict[str, dict[str, ComparedSetting]] = {}
     for setting in planner.settings(model, newest):
         by_name.setdefault(setting.value[0], {})[setting.value[1]] = setting
@@ -342,79 +340,71 @@ def _candidates(
                 sides = {option: model.side(newest, _settings_of(values, option)) for option in (DEFAULT, *values)}
                 decisions += decided(name, sides)
         some = [run for run in runs if not (inference_only and run.parameters["mode"] == "training")]
-        yield from block(arms, some, [d for d in decisions if not (inference_only and _trains(d.case))])
+        yield from make.block(arms, some, [d for d in decisions if not (inference_only and _trains(d.case))])
 
 
 def _trains(case: Case) -> bool:
     return any(program.training for blend in case.programs for _, program in blend)
 
 
-def _block(
-    planner: _Planner,
-    model: FrameworkModel,
-    reference: Version,
-    arms: Sequence[_Arm],
-    runs: Sequence[IndicatorRun],
-    decisions: Sequence[CaseDecision],
-) -> Iterator[ProposedBlock]:
-    """Yield a block of arms and programs that may be measured for some decisions, if there are any."""
-    if not arms or not runs or not decisions:
-        return
-    across, within = model.explained_by(
-        _ratios(model, model.side(reference), arms, runs),
-        [_program(run) for run in runs] * len(arms),
-        [compared for d in decisions for compared in d.compared],
-    )
-    possible = PossibleBlock(
-        cells={pair: number for number, pair in enumerate(product(range(len(arms)), range(len(runs))))},
-        costs=block_costs([arm.subject for arm in arms], planner.run_seconds(runs)),
-        decisions=decisions,
-        across=across,
-        within=within,
-    )
-    yield ProposedBlock(framework=model.name, reference=str(reference), arms=arms, runs=runs, possible=possible)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BlockMaker:
+    """Makes the possible blocks of a framework."""
 
+    planner: _Planner
+    model: FrameworkModel
+    reference: Version
 
-def block_costs(subjects: Iterable[str], program_seconds: Sequence[float]) -> BlockCosts:
-    """Return what a block takes, by the subject of each arm and the duration of each program."""
-    return BlockCosts(
-        rounds=ROUNDS,
-        process_seconds=PROCESS_SECONDS,
-        program_seconds=program_seconds,
-        arm_seconds=[ENVIRONMENT_SECONDS if subject == VERSION else 0.0 for subject in subjects],
-        setup_seconds=ENVIRONMENT_SECONDS,
-    )
-
-
-def _ratios(
-    model: FrameworkModel, reference: Side, arms: Sequence[_Arm], runs: Sequence[IndicatorRun]
-) -> list[Contrast]:
-    """Return the ratios of arms at programs as they will be measured, but their means.
-
-    They are as exact as those that were measured.
-    """
-    measured = [c for c in model.measured.contrasts if c.family != PUBLISHED and not c.is_control]
-    error = statistics.median([c.error for c in measured] or [_ERROR])
-    common = statistics.median([c.common for c in measured] or [_ERROR])
-    return [
-        Contrast(
-            block="proposed",
-            arm=number,
-            label=run.label,
-            family=run.name,
-            backend=run.backend,
-            framework=model.name,
-            machine=model.machine,
-            side=arm.side,
-            reference=reference,
-            mean=0.0,
-            rounds=ROUNDS,
-            error=error,
-            common=common,
+    def block(
+        self, arms: Sequence[_Arm], runs: Sequence[IndicatorRun], decisions: Sequence[CaseDecision]
+    ) -> Iterator[_Candidate]:
+        """Yield a block of arms and programs that may be measured for some decisions, if there are any."""
+        if not arms or not runs or not decisions:
+            return
+        cells = {(arm, run): arm * len(runs) + run for arm in range(len(arms)) for run in range(len(runs))}
+        across, within = self.model.explained_by(
+            self._ratios(arms, runs),
+            [_program(run) for run in runs] * len(arms),
+            [compared for d in decisions for compared in d.compared],
         )
-        for number, arm in enumerate(arms)
-        for run in runs
-    ]
+        costs = BlockCosts(
+            rounds=ROUNDS,
+            process_seconds=PROCESS_SECONDS,
+            program_seconds=self.planner.run_seconds(runs),
+            arm_seconds=[ENVIRONMENT_SECONDS if arm.subject == VERSION else 0.0 for arm in arms],
+            setup_seconds=ENVIRONMENT_SECONDS,
+        )
+        block = PossibleBlock(cells=cells, costs=costs, decisions=decisions, across=across, within=within)
+        yield _Candidate(framework=self.model.name, reference=self.reference, arms=arms, runs=runs, block=block)
+
+    def _ratios(self, arms: Sequence[_Arm], runs: Sequence[IndicatorRun]) -> list[Contrast]:
+        """Return the ratios of arms at programs as they will be measured, but their means.
+
+        They are as exact as those that were measured.
+        """
+        measured = [c for c in self.model.measured.contrasts if c.family != PUBLISHED and not c.is_control]
+        error = statistics.median([c.error for c in measured] or [_ERROR])
+        common = statistics.median([c.common for c in measured] or [_ERROR])
+        reference = self.model.side(self.reference)
+        return [
+            Contrast(
+                block="proposed",
+                arm=number,
+                label=run.label,
+                family=run.name,
+                backend=run.backend,
+                framework=self.model.name,
+                machine=self.model.machine,
+                side=arm.side,
+                reference=reference,
+                mean=0.0,
+                rounds=ROUNDS,
+                error=error,
+                common=common,
+            )
+            for number, arm in enumerate(arms)
+            for run in runs
+        ]
 
 
 def _settings_of(values: Mapping[str, ComparedSetting], option: str) -> dict[str, str]:
@@ -438,12 +428,12 @@ def _flops(run: IndicatorRun) -> float:
     return indicator.flops(indicator.complete(dict(run.parameters)))
 
 
-def _check_budget(candidates: Sequence[ProposedBlock], budget_seconds: float, planner: _Planner) -> None:
+def _check_budget(candidates: Sequence[_Candidate], budget_seconds: float, planner: _Planner) -> None:
     """Refuse a budget in which nothing fits."""
     smallest = [
-        (candidate.possible.costs.seconds([arm], [run]), candidate.framework, candidate.runs[run])
+        (candidate.block.costs.seconds([arm], [run]), candidate.framework, candidate.runs[run])
         for candidate in candidates
-        for arm, run in candidate.possible.cells
+        for arm, run in candidate.block.cells
     ]
     if not smallest:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in sorted(planner.left_out.items()))
@@ -456,6 +446,46 @@ def _check_budget(candidates: Sequence[ProposedBlock], budget_seconds: float, pl
             f"{framework} at {program_name(run.parameters)}",
             hint=f"take at least `--budget {minutes}m`",
         )
+
+
+def _proposed(candidate: _Candidate) -> ProposedBlock:
+    """Return a selected block as a value."""
+    block = candidate.block
+    gains = block.expected_gains(block.explained)
+    selected = [candidate.arms[number] for number in sorted(block.arms)]
+    choices = []
+    for subject in dict.fromkeys(arm.subject for arm in selected):
+        values = tuple(arm.value for arm in selected if arm.subject == subject)
+        rows = [(float(g), d) for g, d in zip(gains, block.decisions, strict=True) if d.subject == subject]
+        listed = [_open(gain, d) for gain, d in sorted(rows, key=lambda row: -row[0]) if gain > 0]
+        choices.append(
+            ProposedChoice(
+                subject=subject,
+                values=values,
+                gain=sum(d.weight * gain for gain, d in rows),
+                seconds=block.seconds * len(values) / len(selected),
+                decisions=tuple(listed),
+            )
+        )
+    return ProposedBlock(
+        framework=candidate.framework,
+        reference=str(candidate.reference),
+        choices=tuple(sorted(choices, key=lambda choice: -choice.gain)),
+        programs=tuple(candidate.runs[number] for number in sorted(block.programs)),
+        gain=block.gain,
+        seconds=block.seconds,
+    )
+
+
+def _open(gain: float, decision: CaseDecision) -> OpenDecision:
+    option = decision.best or max(decision.rivals, key=lambda name: decision.rivals[name].mean)
+    return OpenDecision(
+        workload=decision.case.workload,
+        size=decision.case.size,
+        option=option,
+        ratio=decision.gains[option],
+        gain=gain,
+    )
 
 
 def program_name(parameters: Mapping[str, object]) -> str:

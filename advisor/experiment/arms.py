@@ -57,14 +57,15 @@ class ExperimentArm:
 def release_changes(request: ResolutionRequest, stack: CandidateStack, names: Iterable[str]) -> Iterator[Change]:
     """Yield other releases of packages of a stack: the newest of each of the last minor series, or else patches.
 
-    Releases that a rule forbids on the target are left out. Of a release, the best build for the target is taken; on a
-    machine with an accelerator, other builds of the stack's own release are changes, too.
+    Releases that the project does not admit, or that a rule forbids on the target, are left out. Of a release, the best
+    build for the target is taken; on a machine with an accelerator, other builds of the stack's own release are
+    changes, too.
     """
     rules, estimator = request.score.rules, request.score.estimator
     has_accelerator = bool(request.problem.target.hardware.accelerators)
     for name in names:
         own = stack.by_name[NormalizedName(name)].version
-        offered = [c.version for c in request.source.candidates(NormalizedName(name))]
+        offered = [c.version for c in request.source.candidates(NormalizedName(name)) if request.problem.admits(c)]
         admitted = [v for v in offered if not any(verdict.severity == "forbidden" for verdict in rules.judge(name, v))]
         builds = [str(v) for v in admitted if v != own and v.public == own.public] if has_accelerator else []
         for value in (*_spread([v for v in admitted if v.public != own.public], own), *builds):

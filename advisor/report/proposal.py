@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from advisor.campaign.proposal import CampaignProposal, ProposedBlock, ProposedChoice, program_name
+from advisor.campaign.proposal import CampaignProposal, OpenDecision, ProposedBlock, ProposedChoice, program_name
 from advisor.domain.words import count, interval_text, listed, ratio_text
 from advisor.report.tables import aligned_table
-from knowledge.estimate.information import CaseDecision
 
 _MOST_DECISIONS, _MOST_MODELS = 2, 4
 
@@ -39,7 +38,7 @@ def _block_lines(block: ProposedBlock) -> Iterator[str]:
     yield f"at {count(len(names), 'model')}: {listed(names, _MOST_MODELS)}"
     yield ""
     rows = [
-        (_measured(choice), _decisions_text(choice), _percent(choice.gain), _minutes(choice.seconds))
+        (_measured(choice), _decisions_text(choice.decisions), _percent(choice.gain), _minutes(choice.seconds))
         for choice in block.choices
     ]
     yield aligned_table(("measure", "open choices", "gain", "minutes"), rows)
@@ -50,12 +49,11 @@ def _measured(choice: ProposedChoice) -> str:
     return f"versions {values}" if choice.is_of_versions else f"{choice.subject}={values}"
 
 
-def _decisions_text(choice: ProposedChoice) -> str:
-    decisions = [(d, d.gains[d.option]) for _, d in choice.decisions]
+def _decisions_text(decisions: Sequence[OpenDecision]) -> str:
     texts = [
-        f"{' '.join(filter(None, (d.case.workload, d.case.size)))}: {d.option} {ratio_text(ratio.speedup)} "
-        f"{interval_text(ratio)}"
-        for d, ratio in decisions[:_MOST_DECISIONS]
+        f"{' '.join(filter(None, (d.workload, d.size)))}: {d.option} {ratio_text(d.ratio.speedup)} "
+        f"{interval_text(d.ratio)}"
+        for d in decisions[:_MOST_DECISIONS]
     ]
     more = len(decisions) - _MOST_DECISIONS
     return "; ".join(texts) + (f"; {more} more" if more > 0 else "")
@@ -92,7 +90,7 @@ def proposal_record(proposal: CampaignProposal) -> dict[str, Any]:
                         "values": list(choice.values),
                         "seconds": round(choice.seconds),
                         "expected_gain": math.expm1(choice.gain),
-                        "decisions": [_decision_record(gain, d) for gain, d in choice.decisions],
+                        "decisions": [_decision_record(decision) for decision in choice.decisions],
                     }
                     for choice in block.choices
                 ],
@@ -103,13 +101,12 @@ def proposal_record(proposal: CampaignProposal) -> dict[str, Any]:
     }
 
 
-def _decision_record(gain: float, decision: CaseDecision) -> dict[str, Any]:
-    ratio = decision.gains[decision.option]
+def _decision_record(decision: OpenDecision) -> dict[str, Any]:
     return {
-        "workload": decision.case.workload,
-        "size": decision.case.size,
+        "workload": decision.workload,
+        "size": decision.size,
         "option": decision.option,
-        "speedup": ratio.speedup,
-        "interval": [ratio.low, ratio.high],
-        "expected_gain": math.expm1(gain),
+        "speedup": decision.ratio.speedup,
+        "interval": [decision.ratio.low, decision.ratio.high],
+        "expected_gain": math.expm1(decision.gain),
     }

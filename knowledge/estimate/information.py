@@ -65,11 +65,6 @@ class CaseDecision:
     weight: float = 1.0
 
     @property
-    def option(self) -> str:
-        """The option with the largest predicted speed except the default."""
-        return self.best or max(self.rivals, key=lambda name: self.rivals[name].mean)
-
-    @property
     def compared(self) -> list[tuple[Pair, Case]]:
         """The stacks of each rival and the best option, with the case."""
         return [((self.sides[option], self.sides[self.best]), self.case) for option in self.rivals]

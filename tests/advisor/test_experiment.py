@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.experiment.arms import MOST_RELEASES
 from tests.advisor.measured_project import NOISE, PROGRAM, PROJECT, error_of, make_project
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -27,9 +28,11 @@ def project(tmp_path: Path, index: PackageIndex) -> Path:
         ("1.2", "raise ImportError('lib 1.2 is broken')"),
         ("1.3", "def seconds():\n    raise SystemExit('lib 1.3 crashes')"),
         ("1.4", NOISE.format(1.0)),
+        # The project does not admit these, which are as many as there are arms of a package.
+        *((f"2.{minor}", NOISE.format(0.5)) for minor in range(MOST_RELEASES)),
     ):
         index.add("lib", version, code=code)
-    return make_project(tmp_path / "project")
+    return make_project(tmp_path / "project", ["lib<2"])
 
 
 def test_the_faster_release_is_found_locked_and_certified(advisor: Advisor, index: PackageIndex, project: Path) -> None:

@@ -72,9 +72,8 @@ def test_each_choice_names_the_open_decisions_with_their_prediction(hour: Campai
 
     for choice in choices:
         assert choice.decisions
-        gains = [gain for gain, _ in choice.decisions]
-        assert gains == sorted(gains, reverse=True)
-        assert {d.case.workload for _, d in choice.decisions} <= set(hour.workloads)
+        assert [d.gain for d in choice.decisions] == sorted((d.gain for d in choice.decisions), reverse=True)
+        assert {d.workload for d in choice.decisions} <= set(hour.workloads)
     assert any(choice.subject == "graph_optimisation" for choice in choices)
 
 
