@@ -19,9 +19,11 @@ from pi_runners.execution.benchmark import Benchmark, last_line
 from pi_runners.execution.environment import (
     BuiltEnvironment,
     EnvironmentBuildError,
+    FullDiskError,
     StackLock,
     build_environment,
     build_instruments,
+    is_full_disk,
     locked_stack,
     remove_environment,
 )
@@ -286,6 +288,7 @@ def _observe(
             limit = block.benchmark.process_seconds(runs=block.samples, timeout_seconds=block.timeout_seconds)
             request = replace(request, part="benchmark", timeout_seconds=limit)
         end = runner.run(request)
+        _check_disk(end, arm)
         for result in end.results:
             # The worker numbers its results in the order of the request.
             results[missing[result["number"]]] = _with_telemetry(result, end)
@@ -304,6 +307,23 @@ def _observe(
                 results.update((i, _unreported(end, block)) for i in without_result)
     stack = _with_system_cuda(environment.stack, arm)
     return [_observation(block, arm, number, arm.indicators[i], stack, results[i]) for i in sorted(results)]
+
+
+def _check_disk(end: ProcessEnd, arm: Arm) -> None:
+    """Check that a process did not fail because the disk was full: this says nothing about the stack.
+
+    Raises:
+        FullDiskError: If it did.
+    """
+    outputs = [result.get("failure", "") for result in end.results] + [end.error_tail]
+    if message := next(filter(is_full_disk, map(last_line, outputs)), ""):
+        message = f": {message}"
+    elif end.ending != "disk":
+        return
+    raise FullDiskError(
+        f"the disk was full while the program ran on `{arm.lock.label}`{message}",
+        hint="free disk space or set TMPDIR to a directory with more, then repeat the command to continue",
+    )
 
 
 def _backends(block: Block, arm: Arm) -> tuple[str, ...]:

@@ -208,7 +208,7 @@ def _build_with_uv(arguments: Sequence[str], lock: StackLock) -> None:
     process = run_uv("--quiet", *arguments)
     if process.returncode:
         reason = " ".join(process.stderr.split())[-500:]
-        if "no space left on device" in reason.lower() or "os error 28" in reason.lower():
+        if is_full_disk(reason):
             raise FullDiskError(
                 f"the disk is full: uv could not build the environment of `{lock.label}`",
                 hint="free disk space or choose another `--cache-dir`, then repeat the command to continue",
@@ -224,6 +224,11 @@ def _build_with_uv(arguments: Sequence[str], lock: StackLock) -> None:
                 hint="check uv's access to the index (proxy, certificates), then repeat the command to continue",
             )
         raise EnvironmentBuildError(f"uv could not build the environment of `{lock.label}`: {reason}")
+
+
+def is_full_disk(text: str) -> bool:
+    """Return whether an error output says that a disk, or the user's part of it, is full."""
+    return any(words in text.lower() for words in ("no space left on device", "os error 28", "disk quota exceeded"))
 
 
 def read_interpreter(interpreter: Path) -> tuple[str, dict[str, str]]:

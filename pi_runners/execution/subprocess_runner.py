@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -18,9 +20,12 @@ from pi_runners.execution.telemetry import INTERVAL_SECONDS, Reading, Sampler
 
 _TAIL = 2000
 
-Ending = Literal["exit", "time", "memory", "stopped"]
-"""How a process ended: by itself, killed at its time limit, killed at its memory limit, or killed because the runner
-was stopped. The last one is not a failure of the stack."""
+_LEAST_FREE_BYTES = 1 << 20
+"""Free disk below which a process that failed may have lost its message."""
+
+Ending = Literal["exit", "time", "memory", "stopped", "disk"]
+"""How a process ended: by itself, killed at its time limit, killed at its memory limit, killed because the runner was
+stopped, or it failed while the disk was full. The last two are not failures of the stack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +98,14 @@ class FreshProcesses:
 
     def run(self, request: ProcessRequest) -> ProcessEnd:
         """Run one process to its end."""
+        try:
+            return self._run(request)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return ProcessEnd(results=(), exit_status=1, ending="disk")
+
+    def _run(self, request: ProcessRequest) -> ProcessEnd:
         if self.stopped:
             return ProcessEnd(results=(), exit_status=-signal.SIGKILL, ending="stopped")
         with tempfile.TemporaryDirectory(prefix="advisor-process-") as scratch:
@@ -122,6 +135,8 @@ class FreshProcesses:
                     process.wait()
                 errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL))
                 tail = errors.read().decode("utf-8", "replace")
+            if ending == "exit" and process.returncode and shutil.disk_usage(folder).free < _LEAST_FREE_BYTES:
+                ending = "disk"
             return ProcessEnd(
                 results=tuple(json.loads(line) for line in _whole_lines(output)),
                 exit_status=process.returncode,

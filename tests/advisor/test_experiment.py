@@ -206,6 +206,76 @@ def test_limits_of_the_download_and_a_second_experiment(
     assert "error: another experiment runs on this machine" in second.stderr
 
 
+_NO_NETWORK = "import socket; socket.create_connection(('index.invalid', 80), timeout=9)"
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "message", "hint"),
+    [
+        ("open('/dev/full', 'w').write(9999 * 'x')", 4, "the disk was full while the program ran", "free disk space"),
+        (_NO_NETWORK, 2, "exit status 1: socket.gaierror", "the program needs the network"),
+    ],
+)
+def test_a_program_without_disk_or_network_is_one_clear_error(
+    advisor: Advisor, index: PackageIndex, project: Path, program: str, status: int, message: str, hint: str
+) -> None:
+    (project / "bench.py").write_text(program)
+    completed = advisor("advise", "--measure", "1m", "--max-load", "100", "--index-url", index.url, cwd=project)
+
+    assert completed.returncode == status
+    assert "Traceback" not in completed.stderr
+    [error] = [line for line in completed.stderr.splitlines() if line.startswith("error: ")]
+    assert message in error
+    assert f"hint: {hint}" in completed.stderr
+    assert not (project / "pylock.toml").exists()
+
+
+def test_a_full_disk_is_the_failure_of_an_arm_and_a_changed_program_makes_its_certificate_void(
+    advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    program = (
+        "import lib, importlib.metadata\n"
+        f"open({str(project / 'bench.py')!r}, 'a').write('# more')\n"
+        "if importlib.metadata.version('lib') == '1.1': open('/dev/full', 'w').write(9999 * 'x')\n"
+        "print('seconds:', lib.seconds())\n"
+    )
+    (project / "bench.py").write_text(program)
+    completed = advisor("advise", "--measure", "1m", "--max-load", "100", "--index-url", index.url, cwd=project)
+
+    assert completed.returncode == 0, completed.stderr
+    text = " ".join(completed.stdout.split())
+    assert "lib==1.1 failed: the disk was full while the program ran on `lib==1.1`" in text
+    assert "warning: the benchmark's files have changed since the experiment began" in completed.stderr
+
+
+@pytest.mark.parametrize("executor", ["local", pytest.param("slurm", marks=pytest.mark.slow)])
+def test_limits_hold_for_all_executors(
+    request: pytest.FixtureRequest, index: PackageIndex, project: Path, executor: str
+) -> None:
+    if executor == "slurm":
+        request.getfixturevalue("slurm")
+    advisor: Advisor = request.getfixturevalue("advisor")
+    arguments = ("advise", "--measure", "5m", "--max-load", "100", "--index-url", index.url, "--executor", executor)
+    completed = advisor(*arguments, "--max-download", "0.1kB", cwd=project)
+    assert completed.returncode == 2
+    assert "error: the newest stack cannot be measured: its environment needs" in completed.stderr
+
+    completed = advisor(*arguments, "--max-disk", "3kB", cwd=project)
+    assert completed.returncode == 0, completed.stderr
+    assert "which exceeds `--max-disk 3.0 kB`" in " ".join(completed.stdout.split())
+
+
+def test_downloads_of_pods_without_a_cache_cannot_be_limited(
+    advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    arguments = ("advise", "--measure", "1m", "--max-download", "1GB", "--index-url", index.url)
+    completed = advisor(*arguments, "--executor", "kubernetes", "--engine", "image=runner:1", cwd=project)
+
+    assert completed.returncode == 2
+    assert "error: `--max-download` needs a cache on Kubernetes" in completed.stderr
+    assert "hint: name a volume for it" in completed.stderr
+
+
 @pytest.mark.slow
 def test_rounds_run_at_once_on_the_nodes_of_a_cluster(
     slurm: Cluster, advisor: Advisor, index: PackageIndex, project: Path, tmp_path: Path

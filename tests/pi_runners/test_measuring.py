@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -219,3 +220,19 @@ def test_a_wheel_that_cannot_be_downloaded_is_a_download_error(tmp_path: Path, m
 
     with pytest.raises(DownloadError, match="could not download"):
         environment.build_environment(lock, tmp_path / "environments")
+
+
+def test_a_process_that_fails_while_the_disk_is_full_says_nothing_about_its_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessRequest
+
+    program = tmp_path / "program.py"
+    program.write_text("raise SystemExit(120)")
+    request = ProcessRequest(python=Path(sys.executable), program=program, content={}, timeout_seconds=60.0)
+
+    assert FreshProcesses().run(request).ending == "exit"
+    # The process could not even write its message.
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=0))
+    assert FreshProcesses().run(request).ending == "disk"

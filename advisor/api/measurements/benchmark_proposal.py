@@ -24,7 +24,11 @@ from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessReques
 
 _SHORTEST_WORK_SECONDS = 1.0
 _SHOWN_LINES = 10
-_ENDINGS = {"time": "killed at its time limit", "memory": "killed above its memory limit (`--memory-limit`)"}
+_ENDINGS = {
+    "time": "killed at its time limit",
+    "memory": "killed above its memory limit (`--memory-limit`)",
+    "disk": "it ended while the disk was full",
+}
 _MARK = "\ufeff"
 """Byte order mark, with which some editors start a file."""
 

@@ -76,7 +76,8 @@ class ProjectBisection:
         if not self.pair.groups:
             self.bisection.verdict, self.bisection.ending = "equal", "complete"
             return
-        self._check_limits()
+        for arm, end in enumerate((self.pair.good, self.pair.bad)):
+            self.machine.check_limits(arm, f"`{end.name}`")
         self.bisection.notify = notify
         self.bisection.run()
         self._check_ending()
@@ -89,12 +90,6 @@ class ProjectBisection:
         if combination in (GOOD, self.bisection.bad):
             return "bad" if combination else "good"
         return f"good with {len(combination)} of {len(self.bisection.bad)} differences"
-
-    def _check_limits(self) -> None:
-        """Refuse ends whose environments exceed a limit: this says nothing about the stacks."""
-        for arm, end in enumerate((self.pair.good, self.pair.bad)):
-            if reason := self.machine.excess(self.machine.locked_arm(arm)):
-                raise InputError(f"`{end.name}` cannot be measured: {reason}", hint="raise the limit, or free the disk")
 
     def _check_ending(self) -> None:
         bisection, machine = self.bisection, self.machine

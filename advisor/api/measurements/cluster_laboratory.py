@@ -20,10 +20,11 @@ from advisor.campaign.status import CampaignStatus
 from advisor.domain.progress import activity, progress
 from advisor.experiment.experiment import CONTROL, REFERENCE, ArmRun
 from advisor.project.metadata.copy import pack_copy
-from knowledge.domain.errors import UnavailableError
+from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
 from pi_runners.execution.campaign import Block
+from pi_runners.executors.kubernetes import KubernetesExecutor
 
 _ROUNDS_AT_ONCE = 4
 _MOST_USELESS = 3
@@ -43,6 +44,7 @@ class ClusterLaboratory(ProjectLaboratory):
     """
 
     rounds_at_once: int = _ROUNDS_AT_ONCE
+    builds_here: bool = False
     _batches: int = field(default=0, init=False)
     _useless: int = field(default=0, init=False)
     _nodes: HardwareProfile | None = field(default=None, init=False)
@@ -79,7 +81,14 @@ class ClusterLaboratory(ProjectLaboratory):
             UnavailableError: If several batches in a row had no run that counts, or none until the end of the budget.
         """
         self._batches += 1
-        planned = {arm: self.locked_arm(max(arm, REFERENCE)) for arm in arms}
+        planned = {}
+        for arm in arms:
+            own = self.locked_arm(max(arm, REFERENCE))
+            if reason := self.excess(own):
+                yield numbers[0], arm, ArmRun(seconds=None, failure=reason)
+            else:
+                planned[arm] = own
+        arms = [*planned]
         block = replace(
             self.block,
             name=f"{self.block.name.lower()}-{self._batches}",
@@ -183,12 +192,19 @@ def packed_program(
     """Yield a program for a :class:`ClusterLaboratory`: its project is an archive, which the tasks unpack.
 
     Raises:
-        InputError: If an option of the executor is wrong, or the archive cannot be written.
+        InputError: If an option is wrong, downloads cannot be limited, or the archive cannot be written.
         UnavailableError: If the executor cannot be used from here.
     """
     folder = campaigns_directory(knowledge)
     plan = CampaignPlan(name="experiment", blocks=())
-    open_engine(options.executor, options.engine, CampaignDirectory(folder), plan).executor.check()
+    executor = open_engine(options.executor, options.engine, CampaignDirectory(folder), plan).executor
+    has_cache = not isinstance(executor, KubernetesExecutor) or executor.options.uv_cache_claim
+    if options.max_download_bytes is not None and not has_cache:
+        raise InputError(
+            "`--max-download` needs a cache on Kubernetes: each pod would download its wheels again",
+            hint="name a volume for it, as `--engine uv-cache-claim=NAME`, or leave out `--max-download`",
+        )
+    executor.check()
     if program.benchmark is None:
         yield program
         return

@@ -28,13 +28,14 @@ from advisor.api.measurements.measured_program import MeasuredProgram, measured_
 from advisor.api.measurements.options import ExperimentOptions
 from advisor.api.options import REDUCED_PRECISION, ProjectOptions
 from advisor.api.session import AdviceSession
-from advisor.api.stores import open_writable_store
+from advisor.api.stores import log_warning, open_writable_store
 from advisor.domain.progress import activity, progress
 from advisor.domain.requirement import RootRequirement
 from advisor.experiment.arms import ExperimentArm, release_changes, setting_changes, with_changes
 from advisor.experiment.experiment import CONTROL, REFERENCE, Experiment, Plan
 from advisor.experiment.result import ExperimentResult, arm_results
 from advisor.locks.certificate import Certificate, stack_digest
+from advisor.project.benchmark import read_benchmark
 from advisor.resolve.optimum.request import ResolutionRequest, solve_newest
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, UnavailableError
@@ -46,6 +47,9 @@ MOST_ARMS = 48
 """Single changes that are considered, those with the largest uncertainty first."""
 _FEWEST_RUNS = 10
 """Runs in which two arms can differ clearly: a first run of each, and four rounds."""
+
+_NO_NETWORK = ("name resolution", "Name or service not known", "Network is unreachable", "No route to host")
+"""Messages of the operating system for an address that a program cannot reach."""
 
 
 @dataclass
@@ -69,24 +73,43 @@ class ProjectExperiment:
             notify: Called before each run with the experiment, the round and the arm.
 
         Raises:
-            InputError: If the program fails in the reference.
+            InputError: If the program fails in the reference, or its environment exceeds a limit.
             UnavailableError: If the machine is disturbed all the time.
         """
         started = time.monotonic()
+        self.laboratory.check_limits(REFERENCE, "the newest stack")
         self.experiment.notify = lambda number, arm: notify(self, number, arm)
         self.experiment.run()
         self._check_budget()
         if self.experiment.ending == "failed":
-            raise InputError(
-                f"the program fails with the newest stack: {self.experiment.failures[REFERENCE]}",
-                hint="try the command in a copy of the project; it contains only files that git does not ignore",
-            )
+            failure = self.experiment.failures[REFERENCE]
+            hint = "try the command in a copy of the project; it contains only files that git does not ignore"
+            if any(words in failure for words in _NO_NETWORK):
+                hint = "the program needs the network, and cannot reach it: let it read local files"
+            raise InputError(f"the program fails with the newest stack: {failure}", hint=hint)
         disturbance = self.laboratory.disturbance
         if self.experiment.ending == "disturbed" and self.experiment.counts[REFERENCE] < 2 and disturbance:
             raise UnavailableError(f"the machine is not quiet: {disturbance.reason}", hint=disturbance.remedy)
         result = self._result((time.monotonic() - started) / 60)
         self._choose(result)
+        self._check_program()
         return result
+
+    def _check_program(self) -> None:
+        """Warn if the project's benchmark is no longer the one that was measured."""
+        program = self.laboratory.program
+        try:
+            is_equal = (
+                program.benchmark is None
+                or read_benchmark(self.session.context.files.directory).identity == program.identity
+            )
+        except InputError:
+            is_equal = False
+        if not is_equal:
+            log_warning(
+                "the benchmark's files have changed since the experiment began, so its certificate is void",
+                "let the program write to other files, and measure again",
+            )
 
     def _check_budget(self) -> None:
         """Refuse a budget in which not even two rounds of two arms fit."""

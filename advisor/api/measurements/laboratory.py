@@ -34,6 +34,7 @@ from knowledge.evidence.conditions import Instability, instabilities
 from knowledge.store.base import KnowledgeBase
 from pi_runners.execution.benchmark import Benchmark, last_line
 from pi_runners.execution.campaign import Block, BlockMeasurement
+from pi_runners.execution.environment import DownloadError, FullDiskError
 from pi_runners.execution.subprocess_runner import FreshProcesses
 from pi_runners.plan.matrix import Arm
 
@@ -70,6 +71,7 @@ class MachineLaboratory(Laboratory):
         kills_slow_arms: Whether a run that takes many times longer than the reference is killed.
         disturbance: What disturbed the last disturbed run.
         is_over_time: Whether a run of the reference was killed at the end of the budget.
+        builds_here: Whether this machine builds the environments.
     """
 
     setup: MachineSetup
@@ -83,6 +85,7 @@ class MachineLaboratory(Laboratory):
     kills_slow_arms: bool = True
     disturbance: Instability | None = None
     is_over_time: bool = False
+    builds_here: bool = True
     _measurement: BlockMeasurement = field(init=False)
     _seconds: dict[int, float] = field(default_factory=dict, init=False)
     _disturbed: int = field(default=0, init=False)
@@ -182,14 +185,14 @@ class MachineLaboratory(Laboratory):
     def excess(self, arm: Arm) -> str:
         """Return why the environment of an arm may not be built; empty if it exists or is within the limits."""
         new = {p.sha256: p.size or 0 for p in arm.lock.packages if p.sha256 not in self._fetched}
-        if (self.environments / arm.lock.key / "pyvenv.cfg").exists():
+        if self.builds_here and (self.environments / arm.lock.key / "pyvenv.cfg").exists():
             new = {}
         limits = (
             (self.options.max_download_bytes, 1.0, "--max-download"),
             (self.options.max_disk_bytes, _UNPACKED_FACTOR, "--max-disk"),
         )
         free = shutil.disk_usage(self.environments).free
-        if (unpacked := round(_UNPACKED_FACTOR * sum(new.values()))) > free:
+        if (unpacked := round(_UNPACKED_FACTOR * sum(new.values()))) > free and self.builds_here:
             return f"its environment needs {size_text(unpacked)}, and the disk has {size_text(free)} left"
         for limit, factor, option in limits:
             total = factor * (sum(self._fetched.values()) + sum(new.values()))
@@ -198,6 +201,15 @@ class MachineLaboratory(Laboratory):
                 return f"its environment needs {needed}, which exceeds `{option} {size_text(limit)}`"
         self._fetched |= new
         return ""
+
+    def check_limits(self, number: int, name: str) -> None:
+        """Refuse an arm whose environment exceeds a limit: this says nothing about its stack.
+
+        Raises:
+            InputError: If it does.
+        """
+        if reason := self.excess(self.locked_arm(number)):
+            raise InputError(f"{name} cannot be measured: {reason}", hint="raise the limit, or free the disk")
 
     def seconds_of(self, arm: int) -> float:
         """Return the expected duration of the next run of an arm, with the building of its environment."""
@@ -240,6 +252,19 @@ class ProjectLaboratory(MachineLaboratory):
 
     request: ResolutionRequest
     knowledge: str | None = None
+
+    def run(self, round_number: int, arm: int) -> ArmRun:
+        """Run an arm once; a full disk or a failed download is the failure of this arm alone.
+
+        Raises:
+            UnavailableError: If the reference has neither disk nor network.
+        """
+        try:
+            return super().run(round_number, arm)
+        except (FullDiskError, DownloadError) as error:
+            if arm in (REFERENCE, CONTROL):
+                raise
+            return ArmRun(seconds=None, failure=error.message)
 
     def combine(self, changes: Sequence[Change]) -> bool:
         """Add an arm with several changes, and return whether there is such an arm."""

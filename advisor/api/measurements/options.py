@@ -169,7 +169,7 @@ class ExperimentOptions:
             panel=MEASURING,
             reads=str,
             parse=_read_bytes,
-            help="Largest download of all environments.",
+            help="Largest download of all environments.\nOn a cluster, that of each node.",
         ),
     ] = None
     max_disk_bytes: Annotated[
@@ -180,7 +180,7 @@ class ExperimentOptions:
             panel=MEASURING,
             reads=str,
             parse=_read_bytes,
-            help="Largest size of all environments.",
+            help="Largest size of all environments.\nOn a cluster, that on each node.",
         ),
     ] = None
     max_load: Annotated[
