@@ -162,11 +162,11 @@ class Bisection:
         """Search the path to the bad stack, then those to the bad stack without the culprits, until it recovers."""
         high = self.bad
         for _ in range(_MOST_SEARCHES):
-            known = len(self.culprits)
+            earlier = len(self.culprits)
             search(PathSection(GOOD, high))
             self.without = high = self.without_culprits()
             self.is_recovered = self._recovers(high) if self.culprits else False
-            if self.is_recovered or len(self.culprits) == known:
+            if self.is_recovered or len(self.culprits) == earlier:
                 return
 
     def _recovers(self, without: Combination) -> bool | None:
@@ -230,7 +230,7 @@ class Bisection:
 
     def _search_loss(self, whole: PathSection) -> None:
         """Find the parts of one difference that are certainly slower at their end than at their beginning."""
-        known, slower = len(self.culprits), [whole]
+        earlier, slower = len(self.culprits), [whole]
         # The halves that are not decided yet, with the part that they divide and its middle.
         halves: dict[PathSection, tuple[PathSection, Combination]] = {}
         while slower or halves:
@@ -247,7 +247,7 @@ class Bisection:
             halves = {half: division for half, division in halves.items() if verdicts.get(half) == "open"}
             if halves and not slower:
                 sections = [*halves]
-                if rest := self._rest(whole, self.culprits[known:]):
+                if rest := self._rest(whole, self.culprits[earlier:]):
                     if self.verdict_of(rest) in ("equal", "faster"):
                         return
                     sections.append(rest)

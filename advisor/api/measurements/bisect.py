@@ -165,9 +165,9 @@ class ProjectBisection:
     @property
     def unresolved(self) -> tuple[tuple[str, str], ...]:
         """Stacks that fail in another way than the bad one, each with the failure."""
-        known = self.failure if self.bisection.verdict == "failing" else None
+        failure = self.failure if self.bisection.verdict == "failing" else None
         failures = self.bisection.failures.items()
-        return tuple((self.pair.name(c), f) for c, f in failures if c != self.bisection.bad and f != known)
+        return tuple((self.pair.name(c), f) for c, f in failures if c != self.bisection.bad and f != failure)
 
     @property
     def combinations(self) -> int:
