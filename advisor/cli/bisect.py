@@ -79,9 +79,9 @@ def _state(result: api.bisect.ProjectBisection, number: int, combination: Combin
     """Return what a bisection does now, and what is known."""
     state, slowdown = result.bisection, result.slowdown
     text = f"round {number + 1}: {result.label(combination)}"
-    found = f" | {count(len(state.culprits), 'culprit')} found"
+    culprits = f" | {count(len(state.culprits), 'culprit')} found"
     if state.bad in state.failures:
-        return f"{text} | bad fails{found}"
+        return f"{text} | bad fails{culprits}"
     loss = f" | bad: {slowdown_text(slowdown)}" if slowdown else ""
     remaining = duration(state.seconds_left()) if slowdown else "the first runs"
-    return f"{text}{loss}{found if state.verdict == 'slower' else ''} | {remaining} left"
+    return f"{text}{loss}{culprits if state.verdict == 'slower' else ''} | {remaining} left"
