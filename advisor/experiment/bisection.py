@@ -126,17 +126,19 @@ class Bisection:
             own = self._numbers[combination] = len(self._numbers)
             self.add(combination)
             for arm in (own, CONTROL) if combination == GOOD else (own,):
-                for number, seconds in self.laboratory.earlier_runs(arm):
-                    self._record(number, combination, seconds, is_control=arm == CONTROL)
+                for number, run in self.laboratory.earlier_runs(arm):
+                    self._record(number, combination, run, is_control=arm == CONTROL)
                     self.rounds = max(self.rounds, number + 1)
                     self.earlier_runs += 1
         return self._numbers[combination]
 
-    def _record(self, round_number: int, combination: Combination, seconds: float, *, is_control: bool) -> None:
+    def _record(self, round_number: int, combination: Combination, run: ArmRun, *, is_control: bool) -> None:
+        if run.seconds is None:
+            return
         if combination == GOOD:
-            self.controls.add(round_number, CONTROL if is_control else 0, seconds)
+            self.controls.add(round_number, CONTROL if is_control else 0, run.seconds)
         if not is_control:
-            self.runs.add(round_number, self._number(combination), seconds)
+            self.runs.add(round_number, self._number(combination), run.seconds)
             self.counts[combination] += 1
 
     def run(self) -> None:
@@ -310,7 +312,7 @@ class Bisection:
         for _ in range(2):
             run = self._quiet_run(combination, stack)
             if run.seconds is not None:
-                self._record(self.rounds, stack, run.seconds, is_control=combination is None)
+                self._record(self.rounds, stack, run, is_control=combination is None)
                 return
             failure = run.failure
         self.failures[stack] = failure

@@ -105,8 +105,8 @@ class Laboratory(ABC):
         """Add an arm with several changes, and return whether there is such an arm; its number is the next one."""
         return False
 
-    def earlier_runs(self, arm: int) -> Iterable[tuple[int, float]]:
-        """Yield the runs of an arm in earlier experiments: the number of the round, and the seconds."""
+    def earlier_runs(self, arm: int) -> Iterable[tuple[int, ArmRun]]:
+        """Yield the runs of an arm in earlier experiments, each after the number of its round."""
         return ()
 
     def now(self) -> float:
@@ -303,8 +303,8 @@ class Experiment:
     def _recall(self, arm: int) -> int:
         """Take the earlier runs of an arm into account, and return their number."""
         runs = [*self.laboratory.earlier_runs(arm)]
-        for number, seconds in runs:
-            self.record(number, arm, ArmRun(seconds=seconds))
+        for number, run in runs:
+            self.record(number, arm, run)
             self.rounds = max(self.rounds, number + 1)
         return len(runs)
 

@@ -67,7 +67,7 @@ class GateCase:
         recommend: Returns the recommended stack; `None` to skip that comparison.
         base: Display name and state of the base that the project is compared with, if there is one.
         max_size: Largest admissible download of the lock, in bytes; `None` for no limit.
-        program: Identity of the project's benchmark; empty if it has none.
+        program: Identity of what `advisor advise --measure` would measure; empty if no lock has a certificate.
     """
 
     name: str

@@ -30,7 +30,7 @@ class Certificate:
         arms: Number of arms that were considered, with the reference.
         measured_arms: Number of those that ran.
         rounds: Number of rounds.
-        minutes: Minutes that the experiment took.
+        minutes: Minutes that the experiment took, with those of earlier runs that count.
         speedup: Speed of the lock over the reference, the newest stack without settings.
         low: Lower end of its interval.
         high: Upper end of its interval.

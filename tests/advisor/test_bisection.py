@@ -45,10 +45,10 @@ class SimulatedMachine(Laboratory):
         self.results.append((round_number, combination, arm == CONTROL, seconds))
         return ArmRun(seconds=seconds)
 
-    def earlier_runs(self, arm: int) -> Iterator[tuple[int, float]]:
+    def earlier_runs(self, arm: int) -> Iterator[tuple[int, ArmRun]]:
         for number, ran, was_control, seconds in self.earlier:
             if (ran, was_control) == (self.arms[max(arm, 0)], arm == CONTROL):
-                yield number, seconds
+                yield number, ArmRun(seconds=seconds)
 
     def seconds_of(self, arm: int) -> float:
         return 1.0

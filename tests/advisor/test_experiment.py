@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import fcntl
 import json
+import platform
 import re
 import signal
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from advisor.api.measurements.experiment import open_experiment
+from advisor.api.measurements.options import ExperimentOptions
+from advisor.api.options import IndexOptions, ProjectOptions, ResolutionOptions
 from advisor.experiment.arms import MOST_RELEASES
+from advisor.project.workload.file import write_workload
+from knowledge.domain.stack import PackageVersion, make_stack
+from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
 from tests.advisor.measured_project import NOISE, PROGRAM, PROJECT, error_of, make_project
 from tests.conftest import Advisor
+from tests.knowledge.samples import observation
 from tests.package_index import PackageIndex
 from tests.processes import start
 from tests.slurm.cluster import Cluster
@@ -294,3 +303,62 @@ def test_rounds_run_at_once_on_the_nodes_of_a_cluster(
     batches = sorted((tmp_path / "home" / "campaigns").rglob("batch-*/campaign.json"))
     assert len(batches) >= 2
     assert all(len(json.loads(path.read_text())["plan"]["blocks"][0]["arms"]) >= 3 for path in batches)
+
+
+PARTS = {"few": {"rows": 64, "columns": 64}, "many": {"rows": 16, "columns": 256}}
+
+
+def test_runs_of_a_profiled_workload_count_in_the_next_experiment_and_certify_a_lock(
+    advisor_here: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    for version in ("9.0", "9.1"):
+        index.add("numpy", version, code="")
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "demo"\nversion = "1"\ndependencies = ["numpy"]\n\n[tool.uv]\nindex-url = "{index.url}"\n'
+    )
+    shares = {"few": 0.9, "many": 0.1}
+    parts = tuple(WorkloadPart(indicator="sort", share=shares[name], parameters=PARTS[name]) for name in shares)
+    workload = ProfiledWorkload(name="step", framework="numpy", parts=parts, unattributed=0.0)
+    write_workload(tmp_path, workload)
+    options = ProjectOptions.of(tmp_path, None, IndexOptions(), ResolutionOptions())
+    limits = ExperimentOptions(budget_seconds=1.0)
+
+    # One release takes half the time of the part with the large share, and three times that of the small one.
+    with open_experiment(options, limits) as first:
+        for round_ in range(8):
+            noise = 1 + 0.001 * round_
+            for arm, (few, many) in enumerate(((0.2, 0.001), (0.1 * noise, 0.003))):
+                packages = [PackageVersion(name="numpy", version=f"9.{1 - arm}")]
+                for run, seconds in zip(first.laboratory.locked_arm(0).indicators, (few, many), strict=True):
+                    sample = observation(seconds=seconds, round=round_, arm=arm, reference=arm == 0, block="earlier")
+                    first.laboratory.store.add(
+                        [
+                            replace(
+                                sample,
+                                indicator=run,
+                                stack=make_stack(packages, python=platform.python_version(), platform="x"),
+                                hardware=first.laboratory.hardware,
+                                started_at=f"2026-01-02T10:{5 * round_ + arm:02}:00Z",
+                                metrics={"result": 0.5},
+                                schema=2,
+                            )
+                        ]
+                    )
+    with open_experiment(options, limits) as experiment:
+        result = experiment.run(lambda *_: pytest.fail("no run fits into the budget"))
+        experiment.session.write_locks([tmp_path / "pylock.toml"])
+
+    assert experiment.experiment.earlier_runs == 16
+    assert result.choice.ratio is not None
+    assert result.choice.ratio.speedup == pytest.approx(1 / (0.9 * 0.5 + 0.1 * 3), rel=0.01)
+    assert result.choice.results == (0.5,) * 8
+    assert (result.certificate.measured_on, result.certificate.minutes) == ("2026-01-02", 36.0)
+
+    # The certificate is valid until the workload changes.
+    def void() -> list[str]:
+        findings = json.loads(advisor_here("check", "--format", "json").stdout)["findings"]
+        return [f["message"].partition(": ")[2] for f in findings if f["code"] == "ADV040"]
+
+    assert void() == []
+    write_workload(tmp_path, replace(workload, parts=parts[:1], unattributed=0.1))
+    assert void() == ["the program that was measured has changed"]

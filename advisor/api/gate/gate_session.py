@@ -264,6 +264,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         base_references = base[1].trusted_references
         trusted = tuple(r for r in head.trusted_references if any(r.is_same_source(other) for other in base_references))
         head = replace(head, trusted_references=trusted)
+    has_certificate = any(state.certificate for state in (head, *(base[1:] if base is not None else ())))
     return GateCase(
         name=context.name,
         head=head,
@@ -272,8 +273,20 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         recommend=_recommend(recommended, lock, shared.client, predictor),
         base=base,
         max_size=context.options.max_size_bytes,
-        program=context.benchmark_identity,
+        program=_program_identity(context) if has_certificate else "",
     )
+
+
+def _program_identity(context: TargetContext) -> str:
+    """Return the identity of the program that would be measured for a project; empty if there is none."""
+    # The indicators take long to import, and few locks have a certificate.
+    from advisor.api.measurements.measured_program import program_of
+
+    try:
+        return program_of(context).identity
+    except InputError as error:
+        logger.warning("the program of the lock's certificate cannot be found: %s", error.message)
+        return ""
 
 
 def _settings_of(lock: Lock) -> AppliedSettings:

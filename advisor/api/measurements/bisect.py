@@ -26,7 +26,6 @@ from advisor.experiment.bisection import GOOD, Bisection, Combination, PathSecti
 from advisor.experiment.stack_pair import StackDifference, StackPair
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, UnavailableError
-from knowledge.domain.observation import BENCHMARK
 from knowledge.domain.ratio import Ratio
 
 _FEWEST_RUNS = 12
@@ -218,8 +217,6 @@ def open_bisection(
             good_end = ends.read(good, "--good")
             bad_end = ends.current() if bad is None else ends.read(bad, "--bad")
             pair = ends.pair(good_end, bad_end)
-        # Observations name versions, not files: those of stacks that differ in files alone cannot be matched.
-        stored = [] if pair.has_equal_versions else store.observations(indicator=BENCHMARK)
         machine = MachineLaboratory(
             setup=setup,
             program=program,
@@ -228,7 +225,8 @@ def open_bisection(
             environments=environments,
             arms=[],
             block=experiment_block(setup, program, [pair.arm(frozenset(range(len(pair.groups))))], budget),
-            earlier=earlier_rounds(program, stored),
+            # Observations name versions, not files: those of stacks that differ in files alone cannot be matched.
+            earlier=[] if pair.has_equal_versions else earlier_rounds(program, store),
             kills_slow_arms=False,
         )
         bisection = Bisection(

@@ -66,12 +66,12 @@ class ClusterLaboratory(ProjectLaboratory):
         """The machines that the arms run on: those of most runs of the first batch."""
         return self._nodes or super().hardware
 
-    def earlier_runs(self, arm: int) -> Iterator[tuple[int, float]]:
+    def earlier_runs(self, arm: int) -> Iterator[tuple[int, ArmRun]]:
         """Yield the runs of an arm in earlier experiments on the same machines, once these are known."""
         if self._nodes is not None:
-            for number, seconds in super().earlier_runs(arm):
+            for number, run in super().earlier_runs(arm):
                 # The rounds of this experiment have numbers from 0.
-                yield number - len(self.earlier), seconds
+                yield number - len(self.earlier), run
 
     def run_rounds(self, numbers: Sequence[int], arms: Sequence[int]) -> Iterator[tuple[int, int, ArmRun]]:
         """Run rounds as tasks of a campaign; yield the runs with their rounds and arms.
@@ -157,8 +157,8 @@ class ClusterLaboratory(ProjectLaboratory):
     def _recall(self) -> Iterator[tuple[int, int, ArmRun]]:
         """Yield the runs of earlier experiments."""
         for arm in (CONTROL, *range(len(self.arms))):
-            for number, seconds in self.earlier_runs(arm):
-                yield number, arm, ArmRun(seconds=seconds)
+            for number, run in self.earlier_runs(arm):
+                yield number, arm, run
 
     def _run_of(self, observations: Sequence[Observation]) -> ArmRun:
         """Return what a run says of its arm; one on a machine of another kind says nothing."""

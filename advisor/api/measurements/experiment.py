@@ -40,7 +40,6 @@ from advisor.resolve.optimum.request import ResolutionRequest, solve_newest
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.frameworks import FRAMEWORKS
-from knowledge.domain.observation import BENCHMARK
 from knowledge.domain.ratio import NO_GAIN
 
 MOST_ARMS = 48
@@ -142,11 +141,11 @@ class ProjectExperiment:
             machine_name=machine_name(laboratory.hardware),
             program=laboratory.program.identity,
             stack=stack_digest(choice.arm.stack.versions, {}),
-            measured_on=str(datetime.now(UTC).date()),
+            measured_on=laboratory.last_start[:10] or str(datetime.now(UTC).date()),
             arms=len(laboratory.arms),
             measured_arms=sum(1 for count in experiment.counts.values() if count),
             rounds=experiment.counts[REFERENCE],
-            minutes=round(minutes, 1),
+            minutes=round(minutes + laboratory.recalled_seconds / 60, 1),
             speedup=round(ratio.speedup, 4),
             low=round(ratio.low, 4),
             high=round(ratio.high, 4),
@@ -217,7 +216,7 @@ def open_experiment(options: ProjectOptions, limits: ExperimentOptions) -> Itera
             environments=environments,
             arms=arms,
             block=experiment_block(setup, program, arms, limits.budget_seconds or 0.0),
-            earlier=earlier_rounds(program, store.observations(indicator=BENCHMARK)),
+            earlier=earlier_rounds(program, store),
             knowledge=knowledge,
         )()
         plan = Plan(budget_seconds=limits.budget_seconds or 0.0, tolerance=limits.tolerance)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.domain.shared_files import lock_file
 from knowledge.evidence.conditions import Instability, instabilities
 from knowledge.store.base import KnowledgeBase
@@ -68,6 +67,8 @@ class MachineLaboratory(Laboratory):
         arms: The arms; the first one is the reference.
         block: The block of the observations.
         earlier: Rounds of earlier experiments.
+        recalled: Observations of those runs in them that count here.
+        last_start: When the last run that counts was started, ISO 8601 in UTC; empty if there is none.
         kills_slow_arms: Whether a run that takes many times longer than the reference is killed.
         disturbance: What disturbed the last disturbed run.
         is_over_time: Whether a run of the reference was killed at the end of the budget.
@@ -82,6 +83,8 @@ class MachineLaboratory(Laboratory):
     arms: list[ExperimentArm]
     block: Block
     earlier: Sequence[Sequence[Observation]] = ()
+    recalled: list[Observation] = field(default_factory=list)
+    last_start: str = ""
     kills_slow_arms: bool = True
     disturbance: Instability | None = None
     is_over_time: bool = False
@@ -89,7 +92,7 @@ class MachineLaboratory(Laboratory):
     _measurement: BlockMeasurement = field(init=False)
     _seconds: dict[int, float] = field(default_factory=dict, init=False)
     _disturbed: int = field(default=0, init=False)
-    _units: dict[str, float] = field(default_factory=dict, init=False)
+    _units: dict[int, float] = field(default_factory=dict, init=False)
     _locked: dict[int, Arm] = field(default_factory=dict, init=False)
     _fetched: dict[str, int] = field(default_factory=dict, init=False)
 
@@ -152,9 +155,15 @@ class MachineLaboratory(Laboratory):
         if disturbance is not None:
             self.disturbance = disturbance
             return ArmRun(seconds=None, disturbance=disturbance.reason)
-        self._units = self._units or {o.indicator.label: statistics.median(o.samples) for o in observations}
+        return self._counted(observations)
+
+    def _counted(self, observations: Sequence[Observation]) -> ArmRun:
+        """Return the result of a run that counts; all of them have the durations of the first one as their units."""
+        durations = self.program.durations(observations)
+        self._units = self._units or durations
+        self.last_start = max(self.last_start, *(o.started_at for o in observations))
         result = observations[0].metrics.get("result")
-        return ArmRun(seconds=self.program.seconds(observations, self._units), result=result)
+        return ArmRun(seconds=self.program.seconds(durations, self._units), result=result)
 
     def _disturbance(self, observation: Observation) -> Instability | None:
         """Return why a run says nothing about its arm: throttling, a changed clock, or load by other programs."""
@@ -224,21 +233,40 @@ class MachineLaboratory(Laboratory):
         size = sum(c.file.size or 0 for c in missing)
         return 2 * run + _BUILD_SECONDS + size / _DOWNLOAD_BYTES_PER_SECOND
 
-    def earlier_runs(self, arm: int) -> Iterator[tuple[int, float]]:
+    def earlier_runs(self, arm: int) -> Iterator[tuple[int, ArmRun]]:
         """Yield the runs of an arm in earlier experiments: with an equal stack, and equal settings in the same way."""
         own, benchmark = self.arms[max(arm, REFERENCE)], self.program.benchmark
+        labels = {run.label for run in self.program.runs(map(str, own.stack.versions), self.hardware)}
         options = "" if benchmark is None else benchmark.option_text(own.settings)
         python = self.setup.locker.target(own.python or self.setup.python).python_minor
         content = stack_content(own.stack.versions.items(), own.settings.items(), python)
         for number, observations in enumerate(self.earlier):
             if observations[0].hardware.identity != self.hardware.identity:
                 continue
-            runs = [o for o in observations if (_content_of(o), o.environment.get("options", "")) == (content, options)]
+            arms: dict[tuple[bool, int], dict[str, Observation]] = {}
+            for o in observations:
+                is_equal = (_content_of(o), o.environment.get("options", "")) == (content, options)
+                if is_equal and o.indicator.label in labels:
+                    arms.setdefault((not o.reference, o.arm), {})[o.indicator.label] = o
             # The reference ran once more as its own control.
-            runs.sort(key=lambda o: not o.reference)
+            runs = [list(parts.values()) for _, parts in sorted(arms.items()) if len(parts) == len(labels)]
             place = 1 if arm == CONTROL else 0
             if len(runs) > place:
-                yield number, statistics.median(runs[place].samples)
+                self.recalled += runs[place]
+                yield number, self._counted(runs[place])
+
+    @property
+    def recalled_seconds(self) -> float:
+        """Time that the runs of earlier experiments took that count here, with what ran between them."""
+        blocks: dict[str, list[float]] = {}
+        for o in self.recalled:
+            blocks.setdefault(o.block, []).append(datetime.fromisoformat(o.started_at).timestamp())
+        seconds, end = 0.0, -math.inf
+        # Blocks of several machines ran at the same time.
+        for first, last in sorted((min(times), max(times)) for times in blocks.values()):
+            seconds += max(0.0, last - max(first, end))
+            end = max(end, last)
+        return seconds
 
 
 @dataclass(kw_only=True)
@@ -323,12 +351,13 @@ def _stated_warmup(setup: MachineSetup, benchmark: Benchmark) -> int:
     return benchmark.warmup_runs if "warmup" in table else 0
 
 
-def earlier_rounds(program: MeasuredProgram, observations: Iterable[Observation]) -> list[list[Observation]]:
+def earlier_rounds(program: MeasuredProgram, store: KnowledgeBase) -> list[list[Observation]]:
     """Return the rounds in which the same program ran, each on one machine, oldest first."""
     rounds: dict[tuple[str, int], list[Observation]] = {}
-    for o in observations:
-        if o.status == "ok" and o.indicator.parameters.get("identity") == program.identity:
-            rounds.setdefault((o.block, o.round), []).append(o)
+    for name in {case.name for case in program.cases} or {BENCHMARK}:
+        for o in store.observations(indicator=name):
+            if o.status == "ok" and program.part_of(o.indicator) is not None:
+                rounds.setdefault((o.block, o.round), []).append(o)
     return [rounds[key] for key in sorted(rounds)]
 
 

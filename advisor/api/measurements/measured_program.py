@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+from advisor.api.context import TargetContext
 from advisor.api.measurements.benchmark import MachineSetup, copied_benchmark
 from advisor.domain.words import count
+from advisor.project.benchmark import read_benchmark
 from knowledge.catalogue.settings import SettingChoice
 from knowledge.domain.errors import InputError
-from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
+from knowledge.domain.frameworks import FRAMEWORKS, MEASURED, able_frameworks, frameworks
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import IndicatorRun, Observation, Scalar
+from knowledge.domain.observation import BENCHMARK, IndicatorRun, Observation, Scalar
 from knowledge.estimate.workloads import MODELS, find_workload
 from knowledge.evidence.timm import architecture_of, family_of
 from pi_runners.execution.benchmark import Benchmark
 from pi_runners.execution.environment import StackLock
 from pi_runners.indicators import INDICATORS
-from pi_runners.plan.matrix import Arm, IndicatorCase, plan_arms, workload_cases
+from pi_runners.plan.matrix import Arm, IndicatorCase, indicator_runs, workload_cases
 
 _DIGITS = 16
 _INIT = "`advisor benchmark init` proposes a benchmark of the project's own program"
@@ -75,33 +78,48 @@ class MeasuredProgram:
         Raises:
             InputError: If no framework of the stack can run the indicators.
         """
-        package = _framework_of(lock, self.cases)
-        runs: tuple[IndicatorRun, ...]
-        if self.benchmark is not None:
-            runs = (self.benchmark.indicator_run(hardware),)
-        else:
-            stack = replace(lock, requested=(package,))
-            (arm,) = plan_arms([(stack, settings)], self.cases, device=hardware.device, control=False)
-            runs = arm.indicators
-            if len(runs) < len(self.cases):
-                raise InputError(f"`{package}` cannot run {self.text}", hint=_INIT)
+        names = [package.package.name for package in lock.packages]
+        package, runs = _framework_of(names), self.runs(names, hardware)
+        if len(runs) < max(1, len(self.cases)):
+            raise InputError(f"`{package}` cannot run {self.text}", hint=_INIT)
         return Arm(number=number, lock=lock, framework=package, reference=reference, indicators=runs, settings=settings)
 
-    def seconds(self, observations: Sequence[Observation], units: Mapping[str, float]) -> float:
+    def runs(self, packages: Iterable[str], hardware: HardwareProfile) -> tuple[IndicatorRun, ...]:
+        """Return what the observations of the program on a stack of packages contain, in the order of the parts."""
+        if self.benchmark is not None:
+            return (self.benchmark.indicator_run(hardware),)
+        backend = MEASURED.get(_framework_of(packages), "")
+        if not backend:
+            return ()
+        device = hardware.device if hardware.device in frameworks()[backend].devices else "cpu"
+        return indicator_runs(self.cases, backend, ("float32",), device)
+
+    @cached_property
+    def _parts(self) -> Mapping[object, int]:
+        return {_part_key(case.name, case.dtype, case.parameters): part for part, case in enumerate(self.cases)}
+
+    def part_of(self, run: IndicatorRun) -> int | None:
+        """Return the number of the part of the program that an indicator stands for; ``None`` if it is none of it."""
+        if self.benchmark is not None:
+            is_own = run.name == BENCHMARK and run.parameters.get("identity") == self.benchmark.identity
+            return 0 if is_own else None
+        return self._parts.get(_part_key(run.name, run.dtype, run.parameters))
+
+    def durations(self, observations: Iterable[Observation]) -> dict[int, float]:
+        """Return the seconds of each part in a run, by its number."""
+        parts = ((self.part_of(o.indicator), statistics.median(o.samples)) for o in observations)
+        return {part: seconds for part, seconds in parts if part is not None}
+
+    def seconds(self, durations: Mapping[int, float], units: Mapping[int, float]) -> float:
         """Return the result of a run: seconds, or the sum of the parts' durations, each in its share of the time.
 
         Args:
-            observations: Observations of the run.
-            units: Seconds of each part in the first run of the reference, by label; may be empty for one part.
+            durations: Seconds of each part, by its number.
+            units: The same for the run that the others are compared with.
         """
-        durations = {o.indicator.label: statistics.median(o.samples) for o in observations}
         if len(durations) == 1:
             return next(iter(durations.values()))
-        weights = self.shares or (1.0,) * len(durations)
-        return sum(
-            share * seconds / units.get(label, seconds)
-            for share, (label, seconds) in zip(weights, durations.items(), strict=True)
-        )
+        return sum(self.shares[part] * seconds / units[part] for part, seconds in durations.items())
 
 
 @contextmanager
@@ -111,24 +129,35 @@ def measured_program(setup: MachineSetup) -> Iterator[MeasuredProgram]:
     Raises:
         InputError: If there is nothing, or the benchmark is wrong.
     """
-    context = setup.context
+    program = program_of(setup.context)
+    if program.benchmark is None:
+        yield program
+        return
+    with copied_benchmark(setup.context.files.directory) as (benchmark, _, _):
+        yield replace(program, benchmark=benchmark)
+
+
+def program_of(context: TargetContext) -> MeasuredProgram:
+    """Return what :func:`measured_program` measures for a project; a benchmark runs in the project itself.
+
+    Raises:
+        InputError: If there is nothing, or the benchmark is wrong.
+    """
     if "benchmark" in context.project.settings:
-        with copied_benchmark(context.files.directory) as (benchmark, _, _):
-            yield MeasuredProgram(text=f"`{' '.join(benchmark.command)}`", benchmark=benchmark)
-    elif context.profile is not None and (profiled := workload_cases(context.profile)):
+        benchmark = read_benchmark(context.files.directory)
+        return MeasuredProgram(text=f"`{' '.join(benchmark.command)}`", benchmark=benchmark)
+    if context.profile is not None and (profiled := workload_cases(context.profile)):
         whole = sum(share for _, share in profiled)
-        yield MeasuredProgram(
+        return MeasuredProgram(
             text=f"{count(len(profiled), 'part')} of the profiled workload `{context.profile.name}`, {whole:.0%} of it",
             cases=tuple(case for case, _ in profiled),
             shares=tuple(share / whole for _, share in profiled),
         )
-    else:
-        yield _models(setup)
+    return _models(context)
 
 
-def _models(setup: MachineSetup) -> MeasuredProgram:
+def _models(context: TargetContext) -> MeasuredProgram:
     """Return the whole models of the workload that somebody chose, or that the sources of the project name."""
-    context = setup.context
     if context.workload is None:
         raise InputError("the project has nothing that could be measured: no benchmark, and no workload", hint=_INIT)
     workload = find_workload(context.workload)
@@ -160,8 +189,12 @@ def _model_text(case: IndicatorCase) -> str:
     return f"{case.parameters['model']} ({case.parameters['mode']}, {listed})"
 
 
-def _framework_of(lock: StackLock, cases: Sequence[IndicatorCase]) -> str:
+def _part_key(name: str, dtype: str, parameters: Mapping[str, object]) -> object:
+    # A framework may compute in another way than others, which its runs state.
+    return name, dtype or "float32", frozenset(item for item in parameters.items() if item[0] != "algorithm")
+
+
+def _framework_of(packages: Iterable[str]) -> str:
     """Return the package that the ratios are evidence for: a framework, if the stack has one, NumPy last."""
     arrays = able_frameworks("arrays")
-    names = [package.package.name for package in lock.packages]
-    return min(names, key=lambda name: (name not in FRAMEWORKS, FRAMEWORKS.get(name) in arrays, name))
+    return min(packages, key=lambda name: (name not in FRAMEWORKS, FRAMEWORKS.get(name) in arrays, name))
