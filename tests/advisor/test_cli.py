@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -224,6 +225,24 @@ def test_help_imports_no_heavy_library() -> None:
 
     assert "advise" in result.stdout
     assert result.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", ["typer", "advisor.cli.check"])
+def test_ctrl_c_while_modules_are_imported_ends_a_command_without_a_traceback(module: str) -> None:
+    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+    entry, _, function = scripts["advisor"].partition(":")
+    program = (
+        "import os, signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Interruption:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}:\n            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interruption())\nsys.argv = ['advisor', 'check', '--help']\n"
+        f"from {entry} import {function}\n{function}()\n"
+    )
+
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 def test_the_list_of_campaigns_opens_no_database(tmp_path: Path) -> None:
