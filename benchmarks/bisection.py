@@ -16,38 +16,32 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from advisor.experiment.bisection import GOOD, Bisection, Combination, PathSection
-from advisor.experiment.experiment import ArmRun
+from advisor.experiment.experiment import ArmRun, Laboratory
 
 ROUND_DEVIATION = 0.03
 
 
-class SimulatedMachine:
+class SimulatedMachine(Laboratory):
     """A machine on which differences have true losses that add up."""
 
     def __init__(self, losses: Sequence[float], deviation: float, seed: int) -> None:
         self.losses, self.deviation, self.random = losses, deviation, np.random.default_rng(seed)
         self.rounds: dict[int, float] = {}
         self.runs = 0
+        self.arms: list[Combination] = []
         self.stacks: set[Combination] = set()
 
-    def run(self, round_number: int, combination: Combination, *, is_control: bool) -> ArmRun:
+    def run(self, round_number: int, arm: int) -> ArmRun:
         """Run a combination once."""
+        combination = self.arms[max(arm, 0)]
         self.runs += 1
         self.stacks.add(combination)
         drift = self.rounds.setdefault(round_number, float(self.random.normal(0, ROUND_DEVIATION)))
         loss = sum(self.losses[difference] for difference in combination)
         return ArmRun(seconds=math.exp(loss + drift + float(self.random.normal(0, self.deviation))))
 
-    def seconds_of(self, combination: Combination) -> float:
+    def seconds_of(self, arm: int) -> float:
         """Return the duration of a run."""
-        return 0.0
-
-    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, ArmRun]]:
-        """Return no runs."""
-        return ()
-
-    def now(self) -> float:
-        """Return the time."""
         return 0.0
 
 
@@ -63,9 +57,9 @@ def by_ddmin(bisection: Bisection) -> Combination:
 
     def recovers(removed: Iterable[int]) -> bool:
         without = bad - frozenset(removed)
-        return without == GOOD or bisection.compare(PathSection(low=GOOD, high=without)) != "slower"
+        return without == GOOD or bisection.compare(PathSection(GOOD, without)) != "slower"
 
-    if bisection.compare(PathSection(low=GOOD, high=bad)) != "slower":
+    if bisection.compare(PathSection(GOOD, bad)) != "slower":
         return frozenset()
     removed, number = sorted(bad), 2
     while len(removed) > 1:
@@ -85,9 +79,9 @@ def by_ddmin(bisection: Bisection) -> Combination:
 def by_each(bisection: Bisection) -> Combination:
     """Return the differences without which, each alone, the bad stack is faster."""
     bad = bisection.bad
-    if bisection.compare(PathSection(low=GOOD, high=bad)) != "slower":
+    if bisection.compare(PathSection(GOOD, bad)) != "slower":
         return frozenset()
-    sections = {number: PathSection(low=bad - {number}, high=bad) for number in bad}
+    sections = {number: PathSection(bad - {number}, bad) for number in bad}
     return frozenset(number for number, section in sections.items() if bisection.compare(section) == "slower")
 
 
@@ -112,7 +106,8 @@ def main() -> None:
             losses[culprits] = math.log1p(values.loss)
             machine = SimulatedMachine(losses.tolist(), values.deviation, seed)
             needs = [GOOD] * values.differences
-            answer = method(Bisection(needs=needs, laboratory=machine, budget_seconds=math.inf))
+            bisection = Bisection(needs=needs, laboratory=machine, add=machine.arms.append, budget_seconds=math.inf)
+            answer = method(bisection)
             right += answer == frozenset(map(int, culprits))
             runs.append(machine.runs)
             stacks.append(len(machine.stacks))

@@ -1,9 +1,14 @@
-"""What tests ask of processes of other programs."""
+"""What tests ask of processes of other programs, and of the command line in the background."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import psutil
 
@@ -33,3 +38,17 @@ def ends_within(pid: int, *, seconds: float) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def start(*arguments: str, cwd: Path, knowledge: Path, **more: str) -> subprocess.Popen[str]:
+    """Start the command line with a knowledge base, a cache next to it, and further variables."""
+    own = {"ADVISOR_KNOWLEDGE": f"sqlite:///{knowledge}", "ADVISOR_CACHE_DIR": str(knowledge.parent / "cache")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "advisor", *arguments],
+        cwd=cwd,
+        env={**os.environ, **own, **more},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # commands in the background ignore it
+    )

@@ -8,8 +8,11 @@ sizes. The measurements are whole models at their sizes.
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -153,8 +156,7 @@ class CampaignProposal:
         return sum(block.gain for block in self.blocks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Arm:
+class _Arm(NamedTuple):
     """An arm that may be measured, with its stack as the model has it."""
 
     subject: str
@@ -269,13 +271,13 @@ def propose(
     """
     planner = _Planner(hardware=hardware, history=history)
     models = [model for f in frameworks().values() if (model := _model_of(estimator, f, planner)) is not None]
-    weight_of = _weights(models)
+    weights = _weights(models)
     candidates: list[_Candidate] = []
     for number, model in enumerate(models, 1):
         progress(f"predicting {model.name} ({number} of {len(models)})")
         offered = versions_of(Requirement(model.name))
         versions = planner.versions(model, estimator.failures(model.name), offered)
-        candidates += _candidates(planner, model, versions, weight_of(model))
+        candidates += _candidates(planner, model, versions, weights)
     _check_budget(candidates, budget_seconds, planner)
     progress("selecting what to measure")
     select([candidate.block for candidate in candidates], budget_seconds)
@@ -284,7 +286,7 @@ def propose(
         hardware=hardware.name,
         device=hardware.device,
         budget_seconds=budget_seconds,
-        workloads=tuple(sorted({case.workload for model in models for case in model.cases})),
+        workloads=tuple(sorted({workload for workload, _ in weights})),
         blocks=tuple(sorted(blocks, key=lambda block: -block.gain / block.seconds)),
         left_out=tuple(sorted(planner.left_out.items())),
     )
@@ -307,22 +309,15 @@ def _model_of(estimator: WorkloadEstimator, framework: Framework, planner: _Plan
     return next((model for model in usable if model.name == measured), usable[0])
 
 
-def _weights(models: Iterable[FrameworkModel]) -> Callable[[FrameworkModel], Callable[[Case], float]]:
-    """Return the weight of the cases of each model: all workloads, their frameworks and their sizes count equally."""
-    sizes: dict[str, dict[str, int]] = {}
-    for model in models:
-        for case in model.cases:
-            of_model = sizes.setdefault(case.workload, {})
-            of_model[model.name] = of_model.get(model.name, 0) + 1
-
-    def weight_of(model: FrameworkModel) -> Callable[[Case], float]:
-        return lambda case: 1 / (len(sizes) * len(sizes[case.workload]) * sizes[case.workload][model.name])
-
-    return weight_of
+def _weights(models: Iterable[FrameworkModel]) -> dict[tuple[str, str], float]:
+    """Return the weight of a case by workload and framework: workloads, their frameworks and sizes count equally."""
+    sizes = Counter((case.workload, model.name) for model in models for case in model.cases)
+    each = Counter(workload for workload, _ in sizes)
+    return {key: 1 / (len(each) * each[key[0]] * number) for key, number in sizes.items()}
 
 
 def _candidates(
-    planner: _Planner, model: FrameworkModel, versions: Sequence[Version], weight_of: Callable[[Case], float]
+    planner: _Planner, model: FrameworkModel, versions: Sequence[Version], weights: Mapping[tuple[str, str], float]
 ) -> Iterator[_Candidate]:
     """Yield the blocks of a framework: versions, settings, and settings that are for inference only."""
     if not versions:
@@ -330,10 +325,11 @@ def _candidates(
         return
     runs = planner.runs(FRAMEWORKS[model.name])
     newest, *older = versions
+    decided = partial(decide, gains_of=model.gains_of_pairs, weight_of=lambda case: weights[case.workload, model.name])
     make = _BlockMaker(planner=planner, model=model, reference=newest)
     sides = {text: model.side(version) for text, version in [(DEFAULT, newest), *((str(v), v) for v in older)]}
     arms = [_Arm(subject=VERSION, value=text, side=side) for text, side in sides.items() if text != DEFAULT]
-    yield from make.block(arms, runs, decide(VERSION, sides, model.gains_of_pairs, weight_of) if arms else [])
+    yield from make.block(arms, runs, decided(VERSION, sides) if arms else [])
     by_name: dict[str, dict[str, ComparedSetting]] = {}
     for setting in planner.settings(model, newest):
         by_name.setdefault(setting.value[0], {})[setting.value[1]] = setting
@@ -343,7 +339,7 @@ def _candidates(
             if shipped_settings()[name].inference_only == inference_only:
                 arms += [_Arm(subject=name, value=value, side=model.side(newest, {name: value})) for value in values]
                 sides = {option: model.side(newest, _settings_of(values, option)) for option in (DEFAULT, *values)}
-                decisions += decide(name, sides, model.gains_of_pairs, weight_of)
+                decisions += decided(name, sides)
         some = [run for run in runs if not (inference_only and run.parameters["mode"] == "training")]
         yield from make.block(arms, some, [d for d in decisions if not (inference_only and _trains(d.case))])
 

@@ -15,7 +15,7 @@ from advisor.api.options import ProjectOptions
 from advisor.cli.console import duration, print_report, report_layout, say
 from advisor.cli.options import FormatOption, Only, expand_options, print_json
 from advisor.domain.words import count
-from advisor.experiment.bisection import GOOD, Combination, PathSection
+from advisor.experiment.bisection import Combination
 from advisor.report.bisection import bisection_json, bisection_markdown, bisection_text, slowdown_text
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import write_atomically
@@ -54,35 +54,34 @@ def bisect(
     if issue is not None and not issue.parent.is_dir():
         raise InputError(f"`{issue.parent}` is not a directory")
     limits = replace(limits, budget_seconds=read_duration(budget))
-    with api.bisect.open_bisection(project, limits, good=good, bad=bad) as bisection:
-        number, most = count(len(bisection.pair.all), "difference"), duration(limits.budget_seconds or 0)
+    with api.bisect.open_bisection(project, limits, good=good, bad=bad) as result:
+        number, most = count(len(result.pair.all), "difference"), duration(limits.budget_seconds or 0)
         say(f"{number}, at most {most}; Ctrl-C keeps everything")
-        if bisection.bisection.earlier_runs:
-            say(f"{count(bisection.bisection.earlier_runs, 'run')} of earlier experiments count")
-        result = bisection.run(lambda b, number, combination: say(_state(b, number, combination)))
-    written = issue if result.culprits else None
-    if written is not None:
-        write_atomically(written, bisection_markdown(result))
-    if format == "json":
-        print_json(bisection_json(result))
-    else:
-        print_report(bisection_text(result, report_layout(), written=written))
-    if result.ending == "interrupted":
+        if result.bisection.earlier_runs:
+            say(f"{count(result.bisection.earlier_runs, 'run')} of earlier experiments count")
+        result.run(lambda number, combination: say(_state(result, number, combination)))
+        written = issue if result.culprits else None
+        if written is not None:
+            write_atomically(written, bisection_markdown(result))
+        if format == "json":
+            print_json(bisection_json(result))
+        else:
+            print_report(bisection_text(result, report_layout(), written=written))
+    if result.bisection.ending == "interrupted":
         raise KeyboardInterrupt
     if result.has_loss:
         raise typer.Exit(1)
-    if result.verdict == "open":
+    if result.bisection.verdict == "open":
         raise typer.Exit(_UNKNOWN)
 
 
-def _state(bisection: api.bisect.ProjectBisection, number: int, combination: Combination | None) -> str:
+def _state(result: api.bisect.ProjectBisection, number: int, combination: Combination | None) -> str:
     """Return what a bisection does now, and what is known."""
-    state = bisection.bisection
-    text = f"round {number + 1}: {bisection.label(combination)}"
-    if state.verdict == "failing" or state.bad in state.failures:
-        return f"{text} | bad fails | {count(len(state.culprits), 'culprit')} found"
-    slowdown = state.slowdown(PathSection(low=GOOD, high=state.bad))
+    state, slowdown = result.bisection, result.slowdown
+    text = f"round {number + 1}: {result.label(combination)}"
+    culprits = f" | {count(len(state.culprits), 'culprit')} found"
+    if state.bad in state.failures:
+        return f"{text} | bad fails{culprits}"
     loss = f" | bad: {slowdown_text(slowdown)}" if slowdown else ""
-    culprits = f" | {count(len(state.culprits), 'culprit')} found" if state.verdict == "slower" else ""
     remaining = duration(state.seconds_left()) if slowdown else "the first runs"
-    return f"{text}{loss}{culprits} | {remaining} left"
+    return f"{text}{loss}{culprits if state.verdict == 'slower' else ''} | {remaining} left"

@@ -20,12 +20,13 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple
 
-from advisor.experiment.experiment import CONTROL, ArmRun
-from advisor.experiment.paired_runs import Fit, PairedRuns
+from advisor.experiment.experiment import CONTROL, ArmRun, Laboratory
+from advisor.experiment.paired_runs import PairedRuns
 from knowledge.domain.ratio import CONFIDENCE, Ratio
 
 Combination = frozenset[int]
@@ -44,24 +45,7 @@ Ending = Literal["complete", "time", "good-failed", "interrupted", "disturbed"]
 """Why a bisection ended."""
 
 
-class CombinationLaboratory(Protocol):
-    """Where combinations run: a machine, or a simulated one."""
-
-    def run(self, round_number: int, combination: Combination, *, is_control: bool) -> ArmRun:
-        """Run a combination once; the control is the good stack, measured a second time."""
-
-    def seconds_of(self, combination: Combination) -> float:
-        """Return the expected duration of the next run of a combination, with the building of its environment."""
-
-    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, ArmRun]]:
-        """Yield the runs of a combination in earlier experiments, each after the number of its round."""
-
-    def now(self) -> float:
-        """Return the time in seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathSection:
+class PathSection(NamedTuple):
     """A part of a path: from a combination to one with further differences."""
 
     low: Combination
@@ -72,27 +56,9 @@ class PathSection:
         """The differences between its ends."""
         return self.high - self.low
 
-    @property
-    def ends(self) -> tuple[Combination, Combination]:
-        """Its two combinations."""
-        return self.low, self.high
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Division:
-    """A part of a path with the combination that divides it, and the halves that are not decided yet."""
-
-    part: PathSection
-    middle: Combination
-    open: tuple[PathSection, ...]
-
-
-class _TimeOverError(Exception):
-    """Raised when the next run would not end within the budget."""
-
-
-class _DisturbedError(Exception):
-    """Raised when too many runs were disturbed."""
+class _EndedError(Exception):
+    """Raised when the next run would not end within the budget, or too many runs were disturbed."""
 
 
 @dataclass
@@ -101,7 +67,8 @@ class Bisection:
 
     Attributes:
         needs: For each difference, the earlier ones that it needs: it cannot be as in the bad stack without them.
-        laboratory: Where combinations run.
+        laboratory: Where combinations run; its arm 0 is the good stack.
+        add: Makes a combination the next arm of the laboratory.
         budget_seconds: Time until it ends.
         tolerance: Loss of speed that does not matter, as a fraction.
         confidence: Probability that all statements hold.
@@ -117,7 +84,8 @@ class Bisection:
     """
 
     needs: Sequence[Combination]
-    laboratory: CombinationLaboratory
+    laboratory: Laboratory
+    add: Callable[[Combination], None]
     budget_seconds: float
     tolerance: float = 0.02
     confidence: float = CONFIDENCE
@@ -141,8 +109,13 @@ class Bisection:
         self._disturbed = 0
         self._end = self.laboratory.now() + self.budget_seconds
         self.earlier_runs = 0
-        for combination in (GOOD, self.bad):
+        for combination in self.whole:
             self._number(combination)
+
+    @property
+    def whole(self) -> PathSection:
+        """The path from the good stack to the bad one."""
+        return PathSection(GOOD, self.bad)
 
     def _number(self, combination: Combination) -> int:
         """Return the number of a combination among those that were needed so far; that of the good stack is 0.
@@ -150,10 +123,11 @@ class Bisection:
         Its runs in earlier experiments are taken into account.
         """
         if combination not in self._numbers:
-            self._numbers[combination] = len(self._numbers)
-            for is_control in (False, True) if combination == GOOD else (False,):
-                for number, run in self.laboratory.earlier_runs(combination, is_control=is_control):
-                    self._record(number, combination, run, is_control=is_control)
+            own = self._numbers[combination] = len(self._numbers)
+            self.add(combination)
+            for arm in (own, CONTROL) if combination == GOOD else (own,):
+                for number, run in self.laboratory.earlier_runs(arm):
+                    self._record(number, combination, run, is_control=arm == CONTROL)
                     self.rounds = max(self.rounds, number + 1)
                     self.earlier_runs += 1
         return self._numbers[combination]
@@ -170,36 +144,41 @@ class Bisection:
     def run(self) -> None:
         """Measure until the loss is explained, the time is over, or Ctrl-C."""
         try:
-            self._run()
-        except _TimeOverError:
-            self.ending = "time"
-        except _DisturbedError:
-            self.ending = "disturbed"
+            with suppress(_EndedError):
+                self._run()
         except KeyboardInterrupt:
             self.ending = "interrupted"
 
     def _run(self) -> None:
-        self.verdict = self.compare(PathSection(low=GOOD, high=self.bad))
+        self.verdict = self.compare(self.whole)
         if GOOD in self.failures:
             self.ending = "good-failed"
             return
         if self.verdict == "failing":
-            self._isolate(self._search_failure, lambda without: not self._fails(without))
+            self._isolate(self._search_failure)
         elif self.verdict == "slower":
-            self._isolate(self._search_loss, self._is_recovered)
+            self._isolate(self._search_loss)
         self.ending = "complete"
 
-    def _isolate(
-        self, search: Callable[[PathSection], Iterable[PathSection]], is_recovered: Callable[[Combination], bool | None]
-    ) -> None:
+    def _isolate(self, search: Callable[[PathSection], None]) -> None:
         """Search the path to the bad stack, then those to the bad stack without the culprits, until it recovers."""
         high = self.bad
         for _ in range(_MOST_SEARCHES):
-            new = list(search(PathSection(low=GOOD, high=high)))
+            earlier = len(self.culprits)
+            search(PathSection(GOOD, high))
             self.without = high = self.without_culprits()
-            self.is_recovered = is_recovered(high) if self.culprits else False
-            if self.is_recovered or not new:
+            self.is_recovered = self._recovers(high) if self.culprits else False
+            if self.is_recovered or len(self.culprits) == earlier:
                 return
+
+    def _recovers(self, without: Combination) -> bool | None:
+        """Return whether a stack is as fast as the good one, or runs; ``None`` if that is not certain."""
+        if self.verdict == "failing":
+            return not self._fails(without)
+        if without == GOOD:
+            return True
+        verdict = self.compare(PathSection(GOOD, without))
+        return None if verdict == "failing" else verdict in ("equal", "faster")
 
     def without_culprits(self) -> Combination:
         """Return the bad stack without the culprits, and without the differences that need them."""
@@ -210,12 +189,12 @@ class Bisection:
                 present.add(difference)
         return frozenset(present)
 
-    def _middles(self, part: PathSection) -> Iterator[Combination]:
-        """Yield the combinations between the ends of a part that do not fail, those in the middle first."""
+    def _middles(self, part: PathSection, unusable: Container[Combination]) -> Iterator[Combination]:
+        """Yield the usable combinations between the ends of a part, those in the middle first."""
         order = sorted(part.differences)
         for size in sorted(range(1, len(order)), key=lambda size: abs(2 * size - len(order))):
             middle = part.low | frozenset(order[:size])
-            if middle not in self.failures:
+            if middle not in unusable:
                 yield middle
 
     # Speed
@@ -226,18 +205,11 @@ class Bisection:
             self._round((part,))
         return verdict
 
-    def _is_recovered(self, without: Combination) -> bool | None:
-        if without == GOOD:
-            return True
-        verdict = self.compare(PathSection(low=GOOD, high=without))
-        return None if verdict == "failing" else verdict in ("equal", "faster")
-
     def verdict_of(self, part: PathSection) -> Verdict:
         """Return what is certain about the end of a part compared with its beginning."""
-        if self.failures.keys() & {part.low, part.high}:
+        if self.failures.keys() & set(part):
             return "failing"
-        fit, low, high = self.runs.fit(), self._number(part.low), self._number(part.high)
-        loss, half = fit.difference(low, high), fit.half_width(low, high, error=self.error)
+        loss, half = self._loss(part)
         tolerance = math.log1p(self.tolerance)
         if abs(loss) + half < tolerance:
             return "equal"
@@ -246,29 +218,37 @@ class Bisection:
             return "slower"
         return "faster" if loss + half < 0 and -loss > tolerance / 2 else "open"
 
+    def _loss(self, part: PathSection) -> tuple[float, float]:
+        """Return the logarithm of the slow-down over a part, and half its interval."""
+        # Earlier runs of a new combination come first.
+        low, high = map(self._number, part)
+        fit = self.runs.fit()
+        return fit.difference(low, high), fit.half_width(low, high, error=self.error)
+
     @property
     def error(self) -> float:
         """Probability that one of the comparisons ever misses the truth: the parts of a path are a binary tree."""
         return (1 - self.confidence) / (2 * len(self.needs) + 2)
 
-    def _search_loss(self, whole: PathSection) -> Iterator[PathSection]:
-        """Yield the parts of one difference that are certainly slower at their end than at their beginning."""
-        earlier = len(self.culprits)
-        slower: list[PathSection] = [whole]
-        divisions: list[_Division] = []
-        while slower or divisions:
+    def _search_loss(self, whole: PathSection) -> None:
+        """Find the parts of one difference that are certainly slower at their end than at their beginning."""
+        earlier, slower = len(self.culprits), [whole]
+        # The halves that are not decided yet, with the part that they divide and its middle.
+        halves: dict[PathSection, tuple[PathSection, Combination]] = {}
+        while slower or halves:
             for part in slower:
-                middle = next(self._middles(part), None)
+                middle = next(self._middles(part, self.failures), None)
                 if middle is None:
                     self.culprits.append(part)
-                    yield part
                 else:
-                    halves = (PathSection(low=part.low, high=middle), PathSection(low=middle, high=part.high))
-                    divisions.append(_Division(part=part, middle=middle, open=halves))
-            # What earlier runs decide needs no round.
-            divisions, slower = self._decided(divisions)
-            if divisions and not slower:
-                sections = [half for division in divisions for half in division.open]
+                    halves[PathSection(part.low, middle)] = halves[PathSection(middle, part.high)] = part, middle
+            # What earlier runs decide needs no round; a part whose middle fails is divided at another one.
+            again = {half: part for half, (part, middle) in halves.items() if middle in self.failures}
+            verdicts = {half: self.verdict_of(half) for half in halves if half not in again}
+            slower = [*dict.fromkeys(again.get(h, h) for h in halves if h in again or verdicts[h] == "slower")]
+            halves = {half: division for half, division in halves.items() if verdicts.get(half) == "open"}
+            if halves and not slower:
+                sections = [*halves]
                 if rest := self._rest(whole, self.culprits[earlier:]):
                     if self.verdict_of(rest) in ("equal", "faster"):
                         return
@@ -278,28 +258,15 @@ class Bisection:
     def _rest(self, whole: PathSection, culprits: Sequence[PathSection]) -> PathSection | None:
         """Return a path without its culprits if they seem to explain its whole loss: then nothing else matters."""
         fit = self.runs.fit()
-        losses = [fit.difference(*map(self._number, section.ends)) for section in (whole, *culprits)]
+        losses = [fit.difference(*map(self._number, section)) for section in (whole, *culprits)]
         if not culprits or abs(losses[0] - sum(losses[1:])) > math.log1p(self.tolerance):
             return None
-        return PathSection(low=GOOD, high=self.without_culprits())
-
-    def _decided(self, divisions: Iterable[_Division]) -> tuple[list[_Division], list[PathSection]]:
-        """Return the divisions with an open half, and the parts to divide next."""
-        remaining, slower = [], []
-        for division in divisions:
-            if division.middle in self.failures:
-                slower.append(division.part)
-                continue
-            verdicts = {half: self.verdict_of(half) for half in division.open}
-            slower += [half for half, verdict in verdicts.items() if verdict == "slower"]
-            if still := tuple(half for half, verdict in verdicts.items() if verdict == "open"):
-                remaining.append(_Division(part=division.part, middle=division.middle, open=still))
-        return remaining, slower
+        return PathSection(GOOD, self.without_culprits())
 
     def _round(self, parts: Sequence[PathSection]) -> None:
         """Run the ends of parts once each, in every second round also the control."""
         self._open = tuple(parts)
-        combinations: list[Combination | None] = [*dict.fromkeys(end for part in parts for end in part.ends)]
+        combinations: list[Combination | None] = [*dict.fromkeys(end for part in parts for end in part)]
         if GOOD in combinations and self.rounds % 2:
             combinations.append(None)
         # Each round begins with another combination, so that none always has the same place.
@@ -320,27 +287,19 @@ class Bisection:
             self.rounds += 1
         return combination in self.failures
 
-    def _search_failure(self, whole: PathSection) -> Iterator[PathSection]:
-        """Yield the part of one difference whose end fails as the bad stack, while its beginning does not."""
-        low, high = whole.low, whole.high
+    def _search_failure(self, part: PathSection) -> None:
+        """Find the part of one difference whose end fails as the bad stack, while its beginning does not."""
         unresolved: set[Combination] = set()
-        while True:
-            part = PathSection(low=low, high=high)
-            order = sorted(part.differences)
-            sizes = sorted(range(1, len(order)), key=lambda size: abs(2 * size - len(order)))
-            middles = (low | frozenset(order[:size]) for size in sizes)
-            middle = next((middle for middle in middles if middle not in unresolved), None)
-            if middle is None:
-                self.culprits.append(part)
-                yield part
-                return
+        failure = self.failures[part.high]
+        while middle := next(self._middles(part, unresolved), None):
             self._open = (part,)
             if not self._fails(middle):
-                low = middle
-            elif is_same_failure(self.failures[middle], self.failures[whole.high]):
-                high = middle
+                part = PathSection(middle, part.high)
+            elif is_same_failure(self.failures[middle], failure):
+                part = PathSection(part.low, middle)
             else:
                 unresolved.add(middle)
+        self.culprits.append(part)
 
     # Runs
 
@@ -360,23 +319,26 @@ class Bisection:
 
     def _quiet_run(self, combination: Combination | None, stack: Combination) -> ArmRun:
         while True:
-            needed = self.laboratory.seconds_of(stack) if self.counts[GOOD] else 0.0
+            arm = self._number(stack)
+            needed = self.laboratory.seconds_of(arm) if self.counts[GOOD] else 0.0
             if self.laboratory.now() + needed > self._end:
-                raise _TimeOverError
+                self.ending = "time"
+                raise _EndedError
             self.notify(self.rounds, combination)
-            run = self.laboratory.run(self.rounds, stack, is_control=combination is None)
+            run = self.laboratory.run(self.rounds, CONTROL if combination is None else arm)
             if not run.disturbance:
                 self._disturbed = 0
                 return run
             self._disturbed += 1
             if self._disturbed >= _MOST_DISTURBED:
-                raise _DisturbedError
+                self.ending = "disturbed"
+                raise _EndedError
 
     # What is known
 
     def slowdown(self, part: PathSection) -> Ratio | None:
         """Return the time at the end of a part over that at its beginning; ``None`` before it is known."""
-        low, high = self._number(part.low), self._number(part.high)
+        low, high = map(self._number, part)
         return self.runs.fit().ratio(low, high, error=self.error)
 
     def control_ratio(self) -> Ratio | None:
@@ -385,44 +347,20 @@ class Bisection:
 
     def seconds_left(self) -> float:
         """Return about how long it would take until the loss is explained."""
-        fit = self.runs.fit()
-        return sum(self._seconds_left(part, fit) for part in self._open or (PathSection(low=GOOD, high=self.bad),))
+        return sum(map(self._seconds_left, self._open or (self.whole,)))
 
-    def _seconds_left(self, part: PathSection, fit: Fit) -> float:
-        low, high = self._number(part.low), self._number(part.high)
-        loss, half = fit.difference(low, high), fit.half_width(low, high, error=self.error)
+    def _seconds_left(self, part: PathSection) -> float:
+        loss, half = self._loss(part)
         number, rounds = min(self.counts[part.low], self.counts[part.high]), _FIRST_ROUNDS
         tolerance = math.log1p(self.tolerance)
         if math.isfinite(half):
             margin = max(abs(loss), tolerance - abs(loss), tolerance / 2)
             rounds = max(1, math.ceil(number * (half / margin) ** 2) - number)
-        seconds = sum(map(self.laboratory.seconds_of, part.ends))
+        seconds = sum(self.laboratory.seconds_of(self._number(end)) for end in part)
         return rounds * seconds * (1 + math.log2(max(1, len(part.differences))))
 
 
 def is_same_failure(failure: str, other: str) -> bool:
     """Return whether two failures have the same message, whatever numbers and addresses it has."""
-    return _without_numbers(failure) == _without_numbers(other)
-
-
-def _without_numbers(text: str) -> str:
-    return re.sub(r"0x[0-9a-fA-F]+|[0-9]+", "0", text)
-
-
-def in_needed_order(implied: Sequence[Iterable[int]]) -> list[frozenset[int]]:
-    """Return groups of items that need each other, each after those that it needs.
-
-    Args:
-        implied: For each item, the items that it needs.
-    """
-    import networkx
-
-    graph: networkx.DiGraph[int] = networkx.DiGraph()
-    graph.add_nodes_from(range(len(implied)))
-    graph.add_edges_from((item, needed) for item, others in enumerate(implied) for needed in others)
-    groups = networkx.condensation(graph)
-    # Equal input gives equal order: by the smallest item of each group.
-    order = networkx.lexicographical_topological_sort(
-        groups.reverse(), key=lambda group: min(groups.nodes[group]["members"])
-    )
-    return [frozenset(groups.nodes[group]["members"]) for group in order]
+    own, others = (re.sub(r"0x[0-9a-fA-F]+|[0-9]+", "0", text) for text in (failure, other))
+    return own == others

@@ -53,12 +53,14 @@ class ArmRun:
         failure: Why it failed.
         disturbance: Why its result says nothing about the arm, such as other load; empty if nothing is wrong.
         result: What the program computed, such as its loss; ``None`` if that is not known.
+        is_untried: Whether a failure says nothing about the arm, because its program did not run.
     """
 
     seconds: float | None
     failure: str = ""
     disturbance: str = ""
     result: float | None = None
+    is_untried: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ class Plan:
     Attributes:
         budget_seconds: Time until it ends.
         tolerance: Largest acceptable loss of the choice, as a fraction of the speed.
-        confidence: Probability that the choice is within the tolerance of the best, and that no change is a loss.
+        confidence: Probability that a certain choice is within the tolerance of the best arm.
         policy: Which arms run in the next round.
         seed: Seed of the random numbers of the policy.
     """
@@ -124,6 +126,8 @@ class Experiment:
         laboratory: Where they run.
         notify: Called before each run with its round and its arm.
         failures: Why arms failed.
+        untried: Arms whose failure says nothing about them.
+        disturbance: Why the last run that does not count does not.
         counts: Number of runs of each arm.
         controls: Runs of the reference and of its control (A/A).
         results: What the program computed in each run of an arm.
@@ -135,6 +139,8 @@ class Experiment:
     laboratory: Laboratory
     notify: Callable[[int, int], None] = lambda *_: None
     failures: dict[int, str] = field(default_factory=dict)
+    untried: set[int] = field(default_factory=set)
+    disturbance: str = ""
     counts: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     controls: PairedRuns = field(default_factory=PairedRuns)
     results: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -160,13 +166,24 @@ class Experiment:
 
     def record(self, round_number: int, arm: int, run: ArmRun) -> None:
         """Take a run into account."""
+        is_reference = arm in (REFERENCE, CONTROL)
+        # A program that ran, and fails once with the same stack, was disturbed.
+        has_run = is_reference and self.counts[REFERENCE] > 1
+        if run.disturbance or (run.seconds is None and has_run):
+            self.disturbance = run.disturbance or run.failure
+            self._disturbed += 1
+            return
+        self._disturbed = 0
         if run.seconds is None:
-            self.failures[arm] = run.failure
-            self.race.dropped.add(arm)
+            own = max(arm, REFERENCE)
+            self.failures[own] = run.failure
+            self.race.dropped.add(own)
+            if run.is_untried:
+                self.untried.add(own)
             return
         if run.result is not None:
             self.results[max(arm, REFERENCE)].append(run.result)
-        if arm in (REFERENCE, CONTROL):
+        if is_reference:
             self.controls.add(round_number, arm, run.seconds)
         if arm != CONTROL:
             self.race.runs.add(round_number, arm, run.seconds)
@@ -211,10 +228,7 @@ class Experiment:
             if self.laboratory.now() + needed > self._end:
                 return False
             self.notify(number, arm)
-            run = self.laboratory.run(number, arm)
-            if not run.disturbance:
-                self.record(number, arm, run)
-            self._disturbed = self._disturbed + 1 if run.disturbance else 0
+            self.record(number, arm, self.laboratory.run(number, arm))
             if self._disturbed >= _MOST_DISTURBED:
                 self.ending = "disturbed"
                 return False
@@ -231,8 +245,7 @@ class Experiment:
         for arm in arms:
             self.notify(numbers[0], arm)
         for number, arm, run in self.laboratory.run_rounds(numbers, arms):
-            if not run.disturbance:
-                self.record(number, arm, run)
+            self.record(number, arm, run)
         self.rounds = numbers[-1] + 1
         return True
 
@@ -281,7 +294,9 @@ class Experiment:
             for arm, changes in self._single_changes()
             if own and changes[0].name not in names
         }
-        for arm in sorted(possible, key=lambda arm: possible[arm], reverse=True)[:_MOST_UNTRIED]:
+        unreachable = {frozenset(self.arms[arm]) for arm in self.untried}
+        reachable = [arm for arm in possible if frozenset((*own, *self.arms[arm])) not in unreachable]
+        for arm in sorted(reachable, key=lambda arm: possible[arm], reverse=True)[:_MOST_UNTRIED]:
             left -= self.laboratory.seconds_of(arm) + _FIRST_ROUNDS * self.laboratory.seconds_of(choice)
             if left > 0 and possible[arm] >= _POSSIBLE_GAIN:
                 added = self._add((*own, *self.arms[arm])) or added
@@ -312,7 +327,7 @@ class Experiment:
     def noise_variance(self) -> float:
         """Variance of the logarithm of a run's seconds within a round."""
         fit = self.race.runs.fit()
-        return max(fit.variance, 1e-8) if fit.degrees >= _FEWEST_DEGREES else _FIRST_DEVIATION**2
+        return fit.variance if fit.degrees >= _FEWEST_DEGREES else _FIRST_DEVIATION**2
 
     def belief(self) -> Belief:
         """Return what is expected of the arms now."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _MIXTURE = 25.0
 """Variance of the mixture over a difference, in variances of a run: intervals are shortest for differences of a few
 standard deviations of a run."""
+_LEAST_VARIANCE = 0.001**2
+"""Least variance of the logarithm of a run's seconds: clocks and printed numbers are not exact."""
 
 
 class PairedRuns:
@@ -60,15 +62,28 @@ class PairedRuns:
             information[places, places] += 1
             score[places] -= centred
             total += float(centred @ centred)
+        groups = _groups(information)
         if len(arms) < 2:
-            return Fit(tuple(arms), np.zeros(len(arms)), np.zeros((len(arms), len(arms))), information, math.inf, 0)
+            return Fit(tuple(arms), groups, np.zeros(len(arms)), np.zeros_like(information), information, math.inf, 0)
         covariance = np.zeros_like(information)
         covariance[1:, 1:] = np.linalg.pinv(information[1:, 1:])
         logarithms = covariance @ score
-        degrees = sum(len(runs) - 1 for runs in rounds) - (len(arms) - 1)
-        residual = max(0.0, total - float(logarithms @ score))
-        variance = residual / degrees if degrees else math.inf
-        return Fit(tuple(arms), logarithms, covariance, information, variance, degrees)
+        degrees = sum(len(runs) - 1 for runs in rounds) - (len(arms) - len(set(groups)))
+        residual = total - float(logarithms @ score)
+        variance = max(_LEAST_VARIANCE, residual / degrees) if degrees else math.inf
+        return Fit(tuple(arms), groups, logarithms, covariance, information, variance, degrees)
+
+
+def _groups(information: NDArray[np.float64]) -> tuple[int, ...]:
+    """Return a number for each arm that is equal for arms which rounds connect, directly or by other arms."""
+    import numpy as np
+
+    groups, linked = np.arange(len(information)), information != 0
+    while True:
+        least = np.where(linked, groups, len(information)).min(axis=1, initial=len(information))
+        if (least == groups).all():
+            return tuple(groups.tolist())
+        groups = least
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +92,7 @@ class Fit:
 
     Attributes:
         arms: The arms.
+        groups: A number for each arm, equal for arms that rounds connect; others cannot be compared.
         logarithms: Logarithm of each arm's speed over that of the first; shape (arms,).
         covariance: Their covariance, in variances of a run; shape (arms, arms).
         information: The same as a matrix of information, in which the first arm has no special place.
@@ -85,6 +101,7 @@ class Fit:
     """
 
     arms: tuple[int, ...]
+    groups: tuple[int, ...]
     logarithms: NDArray[np.float64]
     covariance: NDArray[np.float64]
     information: NDArray[np.float64]
@@ -92,7 +109,10 @@ class Fit:
     degrees: int
 
     def difference(self, arm: int, other: int) -> float:
-        """Return the logarithm of an arm's speed over that of another one; 0 if one of them did not run."""
+        """Return the logarithm of an arm's speed over that of another one; 0 if one of them did not run.
+
+        It says nothing where :meth:`half_width` is infinite.
+        """
         if arm not in self.arms or other not in self.arms:
             return 0.0
         return float(self.logarithms[self.arms.index(arm)] - self.logarithms[self.arms.index(other)])
@@ -102,6 +122,8 @@ class Fit:
         if self.degrees < 1 or arm not in self.arms or other not in self.arms:
             return math.inf
         i, j = self.arms.index(arm), self.arms.index(other)
+        if self.groups[i] != self.groups[j]:
+            return math.inf
         spread = float(self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j])
         return math.sqrt(spread * self.variance) * anytime_quantile(spread, self.degrees, error=error)
 

@@ -11,9 +11,10 @@ from advisor.experiment.experiment import REFERENCE, Ending, Experiment
 from advisor.locks.certificate import Certificate
 from knowledge.domain.ratio import Ratio
 
-Verdict = Literal["reference", "slower", "open", "not better", "failed", "not run"]
+Verdict = Literal["reference", "slower", "open", "not better", "failed", "not tried", "not run"]
 """What is known about an arm: it is the reference, certainly slower than the choice, possibly better than it, certainly
-not better by more than the tolerance, failed, or never ran because it is too improbable that it is better."""
+not better by more than the tolerance, failed, could not be tried, or never ran because it is too improbable that it is
+better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ class ExperimentResult:
         control: Speed of the reference over itself (A/A); ``None`` if it did not run twice often enough.
         ending: Why it ended.
         block: Name of the block of its observations.
-        disturbance: What disturbed runs, which were repeated; empty if nothing did.
+        disturbance: Why some runs do not count; empty if all do.
     """
 
     choice: ArmResult
@@ -95,7 +96,7 @@ def _verdict(experiment: Experiment, number: int) -> Verdict:
     if number == REFERENCE:
         return "reference"
     if number in experiment.failures:
-        return "failed"
+        return "not tried" if number in experiment.untried else "failed"
     if number in decision.open:
         return "open"
     if number in decision.set_aside:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from packaging.utils import NormalizedName
 
 from advisor.experiment.arms import ExperimentArm
-from advisor.experiment.bisection import Combination, in_needed_order
+from advisor.experiment.bisection import Combination
 from advisor.experiment.change import Change
 from advisor.resolve.candidates.problem import Candidate, CandidateStack, Dependency, admits
 from knowledge.domain.observation import Scalar
@@ -25,7 +25,6 @@ Kind = Literal["package", "setting", "interpreter"]
 Side = Literal[0, 1]
 """The good (0) or the bad (1) stack."""
 _SIDES: tuple[Side, Side] = (0, 1)
-_OTHER: Mapping[Side, Side] = {0: 1, 1: 0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +48,8 @@ class StackEnd:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackDifference:
-    """A difference between two stacks.
+class StackDifference(NamedTuple):
+    """A difference between two stacks. They are sorted by kind and name.
 
     Attributes:
         kind: What differs.
@@ -80,6 +78,9 @@ class StackDifference:
     def is_build(self) -> bool:
         """Whether only the file differs, not the version."""
         return self.kind == "package" and self.good.partition(" ")[0] == self.bad.partition(" ")[0]
+
+
+_Needed = tuple[StackDifference, StackDifference]
 
 
 class StackPair:
@@ -112,39 +113,43 @@ class StackPair:
         self.good, self.bad = good, bad
         self._ends = (good, bad)
         self._dependencies, self._other_file = dependencies, other_file
-        self._has_pythons = good.python_minor != bad.python_minor
-        differences = tuple(self._differences())
-        self._numbers = {(d.kind, d.name): number for number, d in enumerate(differences)}
-        needed: list[set[int]] = [set() for _ in differences]
-        for number, other in self._needed():
-            needed[number].add(other)
-        members = in_needed_order(needed)
-        place = {number: group for group, numbers in enumerate(members) for number in numbers}
-        self.groups = tuple(tuple(differences[number] for number in sorted(numbers)) for numbers in members)
-        self.needs: tuple[Combination, ...] = tuple(
-            frozenset(place[other] for number in numbers for other in needed[number]) - {group}
-            for group, numbers in enumerate(members)
-        )
+        pythons = (good.python_minor, bad.python_minor)
+        self._interpreter = StackDifference("interpreter", INTERPRETER, *pythons) if pythons[0] != pythons[1] else None
+        self._by_name = {(d.kind, d.name): d for d in self._differences()}
+        self._extras: dict[NormalizedName, set[NormalizedName]] = {}
+        for side, end in zip(_SIDES, self._ends, strict=True):
+            for candidate in end.stack:
+                for dependency in dependencies(candidate, None, side):
+                    self._extras.setdefault(dependency.name, set()).update(dependency.extras)
+        self.groups, self.needs = self._in_needed_order()
+
+    def _in_needed_order(self) -> tuple[tuple[tuple[StackDifference, ...], ...], tuple[Combination, ...]]:
+        """Return groups of differences that need each other, and for each group those that it needs."""
+        import networkx
+
+        graph: networkx.DiGraph[StackDifference] = networkx.DiGraph()
+        graph.add_nodes_from(self._by_name.values())
+        graph.add_edges_from(self._needed())
+        groups = networkx.condensation(graph)
+        members: dict[int, set[StackDifference]] = networkx.get_node_attributes(groups, "members")
+        # Equal input gives equal order: by the first difference of each group.
+        order = [*networkx.lexicographical_topological_sort(groups, key=lambda group: min(members[group]))]
+        needs = (frozenset(map(order.index, groups.predecessors(group))) for group in order)
+        return tuple(tuple(sorted(members[group])) for group in order), tuple(needs)
 
     def arm(self, combination: Combination) -> ExperimentArm:
         """Return the stack with some groups as in the bad stack, and the others as in the good one."""
-        sides: dict[tuple[str, str], Side] = {
-            (difference.kind, difference.name): 1 if group in combination else 0
-            for group, differences in enumerate(self.groups)
-            for difference in differences
-        }
-        python: Side = sides.get(("interpreter", INTERPRETER), 0)
+        present = set(self.differences_in(combination))
+        sides: dict[tuple[str, str], Side] = {key: 1 if d in present else 0 for key, d in self._by_name.items()}
+        python = sides.get(("interpreter", INTERPRETER), 0)
         stack = (self._candidate(name, sides.get(("package", name), python), python) for name in self._names())
-        values = {
-            name: self._ends[sides.get(("setting", name), 0)].settings.get(name)
-            for name in sorted({*self.good.settings, *self.bad.settings})
-        }
+        values = {name: self._ends[sides.get(("setting", name), 0)].settings.get(name) for name in self._settings()}
         settings = (Change(name=n, value=v, is_setting=True) for n, v in values.items() if v is not None)
         return ExperimentArm(
             changes=tuple(settings),
             stack=CandidateStack(candidate for candidate in stack if candidate is not None),
             python=self._ends[python].python,
-            name=self._name(combination),
+            name=self.name(combination),
         )
 
     def differences_in(self, combination: Iterable[int]) -> tuple[StackDifference, ...]:
@@ -161,7 +166,8 @@ class StackPair:
         """All differences."""
         return self.differences_in(range(len(self.groups)))
 
-    def _name(self, combination: Combination) -> str:
+    def name(self, combination: Combination) -> str:
+        """Return how a stack differs from the nearer one of the two."""
         if len(combination) in (0, len(self.groups)):
             return "bad" if combination else "good"
         if 2 * len(combination) > len(self.groups):
@@ -173,96 +179,81 @@ class StackPair:
     def _names(self) -> list[NormalizedName]:
         return sorted({*self.good.stack.by_name, *self.bad.stack.by_name})
 
+    def _settings(self) -> list[str]:
+        return sorted({*self.good.settings, *self.bad.settings})
+
     def _differences(self) -> Iterator[StackDifference]:
-        if self._has_pythons:
-            good, bad = self.good.python_minor, self.bad.python_minor
-            yield StackDifference(kind="interpreter", name=INTERPRETER, good=good, bad=bad)
+        if self._interpreter:
+            yield self._interpreter
         for name in self._names():
             good_file, bad_file = (end.stack.by_name.get(name) for end in self._ends)
             if self._differ(good_file, bad_file):
                 good, bad = _version_texts(good_file, bad_file)
-                yield StackDifference(kind="package", name=name, good=good, bad=bad)
-        for setting in sorted({*self.good.settings, *self.bad.settings}):
+                yield StackDifference("package", name, good, bad)
+        for setting in self._settings():
             good, bad = (str(end.settings.get(setting, "")) for end in self._ends)
             if good != bad:
-                yield StackDifference(kind="setting", name=setting, good=good, bad=bad)
+                yield StackDifference("setting", setting, good, bad)
 
     def _differ(self, good: Candidate | None, bad: Candidate | None) -> bool:
         if good is None or bad is None or good.version != bad.version:
             return True
         # Of one version, each interpreter has a file of its own.
-        return not self._has_pythons and good.file.sha256 != bad.file.sha256
+        return not self._interpreter and good.file.sha256 != bad.file.sha256
 
     def _candidate(self, name: NormalizedName, side: Side, python: Side) -> Candidate | None:
         """Return the version that a package has on a side, as a file for the interpreter of a side."""
         candidate = self._ends[side].stack.by_name.get(name)
-        if candidate is None or side == python or not self._has_pythons:
+        if candidate is None or side == python or not self._interpreter:
             return candidate
         other = self._ends[python].stack.by_name.get(name)
         return other if other and other.version == candidate.version else self._other_file(candidate, python)
 
-    # What needs what: pairs of a difference and one without which it cannot be as in the bad stack.
+    # What needs what: pairs of a difference and another one that cannot be as in the bad stack without it.
 
-    def _needed(self) -> Iterator[tuple[int, int]]:
-        extras = self._extras()
-        interpreter = self._numbers.get(("interpreter", INTERPRETER))
+    def _needed(self) -> Iterator[_Needed]:
         for name in self._names():
-            own = self._numbers.get(("package", name))
-            for side in _SIDES if own is not None else _SIDES[:1]:
-                for python in _SIDES if self._has_pythons else (side,):
-                    candidate = self._candidate(name, side, python)
-                    if candidate is None:
-                        if self._ends[side].stack.by_name.get(name) is not None:
-                            yield from self._pair(own, interpreter, side)
-                        continue
-                    for dependency in self._all_dependencies(candidate, extras, python):
-                        yield from self._needed_by(own, dependency, side, python)
+            own = self._by_name.get(("package", name))
+            for side in _SIDES if own else _SIDES[:1]:
+                for python in _SIDES if self._interpreter else (side,):
+                    if candidate := self._candidate(name, side, python):
+                        for dependency in self._all_dependencies(candidate, python):
+                            yield from self._needed_by(own, dependency, side, python)
+                    elif name in self._ends[side].stack.by_name:
+                        yield from _pair(own, self._interpreter, side)
 
     def _needed_by(
-        self, own: int | None, dependency: Dependency, side: Side, python: Side
-    ) -> Iterator[tuple[int, int]]:
+        self, own: StackDifference | None, dependency: Dependency, side: Side, python: Side
+    ) -> Iterator[_Needed]:
         """Yield what follows from one requirement of a package on a side, with the interpreter of a side."""
-        required = self._numbers.get(("package", dependency.name))
-        if required is None:
-            return
-        interpreter = self._numbers.get(("interpreter", INTERPRETER))
+        required = self._by_name.get(("package", dependency.name))
         satisfied = [self._satisfies(dependency, other) for other in _SIDES]
-        if all(satisfied):
+        if required is None or all(satisfied):
             return
         if own is None:
             # The package is the same on both sides, and only one interpreter requires the other one.
             if satisfied[python]:
-                yield from self._pair(interpreter, required, python)
+                yield from _pair(self._interpreter, required, python)
         elif satisfied[side]:
-            yield from self._pair(own, required, side)
+            yield from _pair(own, required, side)
         elif python != side:
             # It does not work with the other interpreter.
-            yield from self._pair(own, interpreter, side)
-
-    @staticmethod
-    def _pair(first: int | None, second: int | None, side: Side) -> Iterator[tuple[int, int]]:
-        """Yield that the first difference is on a side only if the second one is."""
-        if first is not None and second is not None and first != second:
-            yield (first, second) if side == 1 else (second, first)
+            yield from _pair(own, self._interpreter, side)
 
     def _satisfies(self, dependency: Dependency, side: Side) -> bool:
         candidate = self._ends[side].stack.by_name.get(dependency.name)
         return candidate is not None and admits(dependency.requirement, candidate.version)
 
-    def _extras(self) -> dict[NormalizedName, set[NormalizedName]]:
-        """Return the extras that anything in the stacks requires of a package."""
-        extras: dict[NormalizedName, set[NormalizedName]] = {}
-        for side, end in zip(_SIDES, self._ends, strict=True):
-            for candidate in end.stack:
-                for dependency in self._dependencies(candidate, None, side):
-                    extras.setdefault(dependency.name, set()).update(dependency.extras)
-        return extras
-
-    def _all_dependencies(
-        self, candidate: Candidate, extras: Mapping[NormalizedName, Iterable[NormalizedName]], python: Side
-    ) -> Iterator[Dependency]:
-        for extra in (None, *sorted(extras.get(candidate.name, ()))):
+    def _all_dependencies(self, candidate: Candidate, python: Side) -> Iterator[Dependency]:
+        """Yield what a package requires, with each of its extras that anything in the stacks requires."""
+        for extra in (None, *sorted(self._extras.get(candidate.name, ()))):
             yield from self._dependencies(candidate, extra, python)
+
+
+def _pair(first: StackDifference | None, second: StackDifference | None, side: Side) -> Iterator[_Needed]:
+    """Yield that the first difference is on a side only if the second one is."""
+    if first and second and first != second:
+        yield (second, first) if side == 1 else (first, second)
 
 
 def _version_texts(good: Candidate | None, bad: Candidate | None) -> Sequence[str]:

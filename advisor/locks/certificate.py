@@ -8,6 +8,7 @@ from typing import Any
 
 from packaging.version import Version
 
+from advisor.domain.words import count
 from knowledge.domain.identity import content_hash
 from knowledge.records import RecordError, value_from
 
@@ -27,7 +28,7 @@ class Certificate:
         program: Identity of what was measured; see :attr:`pi_runners.execution.benchmark.Benchmark.identity`.
         stack: Digest of the lock's versions and settings; see :func:`stack_digest`.
         measured_on: Date of the last run.
-        arms: Number of arms that were considered, with the reference.
+        arms: Number of arms that were considered, with the reference, without those that could not be tried.
         measured_arms: Number of those that ran.
         rounds: Number of rounds.
         minutes: Minutes that the experiment took, with those of earlier runs that count.
@@ -39,6 +40,7 @@ class Certificate:
         is_certain: Whether this is certain; else some arms are open.
         open: Arms that may be faster by more than the tolerance.
         minutes_left: About how many more minutes would decide about these.
+        untried: Arms that could not be tried, such as those whose environment exceeds a limit.
     """
 
     machine: str
@@ -58,13 +60,14 @@ class Certificate:
     is_certain: bool
     open: tuple[str, ...] = ()
     minutes_left: float = 0.0
+    untried: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         """What is certain, in words."""
         if self.is_certain:
             return (
-                f"within {100 * self.tolerance:g} % of the best of {self.arms} arms with "
+                f"within {100 * self.tolerance:g} % of the best of {count(self.arms, 'arm')} with "
                 f"{100 * self.confidence:g} % confidence"
             )
         number = len(self.open)
@@ -80,7 +83,7 @@ class Certificate:
 
     def table(self) -> dict[str, Any]:
         """Return the certificate as TOML values."""
-        record = asdict(self) | {"open": list(self.open)}
+        record = asdict(self) | {"open": list(self.open), "untried": list(self.untried)}
         return {"version": TABLE_VERSION, **{name.replace("_", "-"): value for name, value in record.items()}}
 
     def obstacle(self, *, machine: str, program: str, stack: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from advisor.api.measurements.bisect import BisectionResult, Culprit
-from advisor.domain.words import count, memory_text, quoted, ratio_text
+from advisor.api.measurements.bisect import Culprit, ProjectBisection
+from advisor.api.measurements.laboratory import machine_name
+from advisor.domain.words import count, interval_text, listed, memory_text, quoted, ratio_text
 from advisor.experiment.stack_pair import StackDifference, StackEnd
 from advisor.report.layout import Layout, labelled, rendered
 from knowledge.domain.ratio import Ratio
@@ -23,15 +24,14 @@ _MOST_LISTED = 12
 
 def slowdown_text(ratio: Ratio, other: str = "") -> str:
     """Return a ratio of times in words: ``8.1 % slower [7.6, 8.5]``."""
-    percent, low, high = (ratio_text(value, "percent") for value in (ratio.speedup, ratio.low, ratio.high))
     than = f" than {other}" if other else ""
     if ratio.speedup < 1:
         percent, low, high = (ratio_text(2 - value, "percent") for value in (ratio.speedup, ratio.high, ratio.low))
         return f"{percent} % faster{than} [{low}, {high}]"
-    return f"{percent} % slower{than} [{low}, {high}]"
+    return f"{ratio_text(ratio.speedup, 'percent')} % slower{than} {interval_text(ratio, 'percent')}"
 
 
-def bisection_text(result: BisectionResult, layout: Layout, *, written: Path | None = None) -> str:
+def bisection_text(result: ProjectBisection, layout: Layout, *, written: Path | None = None) -> str:
     """Return the result as plain text."""
     pair = result.pair
     blocks = [
@@ -40,7 +40,7 @@ def bisection_text(result: BisectionResult, layout: Layout, *, written: Path | N
             *labelled("bad", [_end_text(pair.bad)]),
             *labelled("result", _verdict_lines(result), "warning" if result.has_loss else "strong"),
         ],
-        labelled("explained", [(name, text) for name, text in _culprit_rows(result)]),
+        labelled("explained", _culprit_rows(result)),
         [
             *labelled("recover", _recovery_lines(result), "good"),
             *labelled("open", _open_lines(result)),
@@ -54,58 +54,40 @@ def bisection_text(result: BisectionResult, layout: Layout, *, written: Path | N
     return rendered(blocks, layout)
 
 
-def bisection_json(result: BisectionResult) -> dict[str, Any]:
+def bisection_json(result: ProjectBisection) -> dict[str, Any]:
     """Return the result as JSON-ready values; ratios are those of times."""
-    pair = result.pair
+    pair, state = result.pair, result.bisection
     return {
         "schema_version": 1,
-        "verdict": result.verdict,
-        "ending": result.ending,
+        "verdict": state.verdict,
+        "ending": state.ending,
         "good": _end_record(pair.good),
         "bad": _end_record(pair.bad),
-        "differences": [_difference_record(d) for d in pair.all],
+        "differences": [d._asdict() for d in pair.all],
         "slowdown": _ratio_record(result.slowdown),
         "failure": result.failure,
         "culprits": [
-            {
-                "differences": [_difference_record(d) for d in culprit.differences],
-                "slowdown": _ratio_record(culprit.slowdown),
-            }
-            for culprit in result.culprits
+            {"differences": [d._asdict() for d in c.differences], "slowdown": _ratio_record(c.slowdown)}
+            for c in result.culprits
         ],
         "pins": list(result.pins),
-        "dependents": [_difference_record(d) for d in result.dependents],
-        "is_recovered": result.is_recovered,
+        "dependents": [d._asdict() for d in result.dependents],
+        "is_recovered": state.is_recovered,
         "remaining": _ratio_record(result.remaining),
         "unresolved": [{"stack": stack, "failure": failure} for stack, failure in result.unresolved],
-        "control": _ratio_record(result.control),
-        "rounds": result.rounds,
+        "control": _ratio_record(state.control_ratio()),
+        "rounds": state.rounds,
         "combinations": result.combinations,
         "minutes": round(result.minutes, 2),
         "minutes_left": round(result.minutes_left, 1),
-        "tolerance": result.tolerance,
-        "block": result.block,
+        "tolerance": state.tolerance,
+        "block": result.machine.block.name,
     }
 
 
-def bisection_markdown(result: BisectionResult) -> str:
+def bisection_markdown(result: ProjectBisection) -> str:
     """Return the result as Markdown for an issue: what, versions, figures, machine, how to repeat it."""
-    pair, hardware = result.pair, result.hardware
     names = " and ".join(d.text for c in result.culprits for d in c.differences) or "the newer stack"
-    title = f"{names}: the program fails" if result.failure else f"{names}: the program is slower"
-    memory = memory_text(hardware.memory_bytes)
-    gpu = hardware.gpu
-    machine = [
-        f"- processor: {hardware.cpu.model or hardware.cpu.microarchitecture}, {hardware.cpu.cores} cores",
-        *([f"- memory: {memory}"] if memory else []),
-        *(
-            [f"- accelerator: {gpu.model}, driver {hardware.driver.version if hardware.driver else 'not known'}"]
-            if gpu
-            else []
-        ),
-        f"- operating system: {hardware.os}, {hardware.libc} {hardware.libc_version}".rstrip(),
-        f"- Python {pair.bad.python_minor}",
-    ]
     figures = [
         *_verdict_lines(result),
         *(f"{name}: {text}" for name, text in _culprit_rows(result)),
@@ -113,9 +95,9 @@ def bisection_markdown(result: BisectionResult) -> str:
         *_effort_lines(result),
     ]
     lines = [
-        f"# {title}",
+        f"# {names}: the program {'fails' if result.failure else 'is slower'}",
         "",
-        f"The program ({result.program}) ran with two sets of packages and with sets in between, in fresh",
+        f"The program ({result.machine.program.text}) ran with two sets of packages and with sets in between, in fresh",
         f"processes that take turns.{'' if result.failure else ' Intervals hold with 95 % confidence.'}",
         "",
         "## Figures",
@@ -124,7 +106,7 @@ def bisection_markdown(result: BisectionResult) -> str:
         "",
         "## Machine",
         "",
-        *machine,
+        *_machine_lines(result),
         "",
         "## How to repeat it",
         "",
@@ -132,11 +114,24 @@ def bisection_markdown(result: BisectionResult) -> str:
         "",
         "```sh",
         "pip install --no-deps \\",
-        *_install_lines(pair.bad),
+        *_install_lines(result.pair.bad),
         *_change_lines(result),
         "```",
+        "",
     ]
-    return "\n".join([*lines, ""])
+    return "\n".join(lines)
+
+
+def _machine_lines(result: ProjectBisection) -> Iterator[str]:
+    hardware = result.machine.hardware
+    yield f"- processor: {hardware.cpu.model or hardware.cpu.microarchitecture}, {hardware.cpu.cores} cores"
+    if memory := memory_text(hardware.memory_bytes):
+        yield f"- memory: {memory}"
+    if hardware.gpu:
+        driver = hardware.driver.version if hardware.driver else "not known"
+        yield f"- accelerator: {hardware.gpu.model}, driver {driver}"
+    yield f"- operating system: {hardware.os}, {hardware.libc} {hardware.libc_version}".rstrip()
+    yield f"- Python {result.pair.bad.python_minor}"
 
 
 def _install_lines(end: StackEnd) -> Iterator[str]:
@@ -147,12 +142,10 @@ def _install_lines(end: StackEnd) -> Iterator[str]:
         yield f"# run-time setting: {name}={value}"
 
 
-def _change_lines(result: BisectionResult) -> Iterator[str]:
-    differences = [*(d for c in result.culprits for d in c.differences), *result.dependents]
-    packages = [d.pin for d in differences if d.kind == "package" and d.pin]
-    if packages:
+def _change_lines(result: ProjectBisection) -> Iterator[str]:
+    if packages := [d.pin for d in result.recovery if d.kind == "package" and d.pin]:
         yield f"pip install --no-deps {' '.join(packages)}"
-    for difference in differences:
+    for difference in result.recovery:
         if difference.kind != "package":
             yield f"# {difference.kind} {difference.name}: {difference.good or 'not set'} instead of {difference.bad}"
         elif not difference.pin:
@@ -164,55 +157,51 @@ def _end_text(end: StackEnd) -> str:
     return f"{end.name}: Python {end.python_minor}, {count(len(end.stack), 'package')}{settings}"
 
 
-def _verdict_lines(result: BisectionResult) -> Iterator[str]:
-    pair, loss = result.pair, result.slowdown
-    number = count(len(pair.all), "difference")
-    if not pair.all:
+def _verdict_lines(result: ProjectBisection) -> Iterator[str]:
+    loss, verdict = result.slowdown, result.bisection.verdict
+    number = count(len(result.pair.all), "difference")
+    if not result.pair.all:
         yield "the two stacks are equal: nothing was measured"
-    elif result.verdict == "failing":
+    elif verdict == "failing":
         yield f"the program fails with bad, and runs with good; {number}"
         yield result.failure
     elif loss is None:
         yield f"not known yet; {number}"
-    elif result.verdict == "equal":
-        yield f"no loss of {_percent(result.tolerance)} or more: bad is {slowdown_text(loss, 'good')}; {number}"
-    elif result.verdict == "open":
+    elif verdict == "equal":
+        yield f"no loss of {_tolerance(result)} or more: bad is {slowdown_text(loss, 'good')}; {number}"
+    elif verdict == "open":
         yield f"not certain yet: bad is {slowdown_text(loss, 'good')}; {number}"
     else:
         yield f"bad is {slowdown_text(loss, 'good')}; {number}"
-        if result.verdict == "faster":
+        if verdict == "faster":
             yield "there is no loss to explain; to explain the gain, exchange `--good` and `--bad`"
 
 
-def _culprit_rows(result: BisectionResult) -> Iterator[tuple[str, str]]:
-    whole = result.slowdown
+def _culprit_rows(result: ProjectBisection) -> Iterator[tuple[str, str]]:
     for culprit in result.culprits:
-        yield _names(culprit.differences), _share_text(culprit, whole)
-
-
-def _names(differences: Sequence[StackDifference]) -> str:
-    return " with ".join(difference.text for difference in differences)
+        yield (
+            " with ".join(difference.text for difference in culprit.differences),
+            _share_text(culprit, result.slowdown),
+        )
 
 
 def _share_text(culprit: Culprit, whole: Ratio | None) -> str:
     if culprit.slowdown is None:
         return "explains the failure" if whole is None else ""
-    ends = (culprit.slowdown.low, culprit.slowdown.high)
-    share, (low, high) = ratio_text(culprit.slowdown.speedup, "percent"), (ratio_text(e, "percent") for e in ends)
+    share = ratio_text(culprit.slowdown.speedup, "percent")
     total = f" of {ratio_text(whole.speedup, 'percent')} %" if whole else ""
-    return f"explains {share} %{total} [{low}, {high}]"
+    return f"explains {share} %{total} {interval_text(culprit.slowdown, 'percent')}"
 
 
-def _recovery_lines(result: BisectionResult) -> Iterator[str]:
+def _recovery_lines(result: ProjectBisection) -> Iterator[str]:
     if not result.culprits:
         return
-    differences = [*(d for c in result.culprits for d in c.differences), *result.dependents]
-    action = ", ".join(map(_action, differences))
-    if result.is_recovered and result.remaining is not None:
+    action, is_recovered = ", ".join(map(_action, result.recovery)), result.bisection.is_recovered
+    if is_recovered and result.remaining is not None:
         yield f"{action}: measured, {slowdown_text(result.remaining, 'good')}"
-    elif result.is_recovered:
+    elif is_recovered:
         yield f"{action}: measured, {'it runs' if result.failure else 'the same as good'}"
-    elif result.is_recovered is False:
+    elif is_recovered is False:
         state = "still fails" if result.failure else "is still slower"
         yield f"{action}: this is not enough, the program {state}"
     else:
@@ -237,43 +226,37 @@ def _action(difference: StackDifference) -> str:
     return f"install the other file of `{name}`" if good else f"remove `{name}`"
 
 
-def _open_lines(result: BisectionResult) -> Iterator[str]:
-    if result.verdict == "slower" and result.ending == "complete" and not result.is_recovered:
+def _open_lines(result: ProjectBisection) -> Iterator[str]:
+    state = result.bisection
+    if state.verdict == "slower" and state.ending == "complete" and not state.is_recovered:
         if result.remaining is not None and result.culprits:
             yield f"not explained: without the culprits, bad is {slowdown_text(result.remaining, 'good')}"
-        further = f"no further difference costs {_percent(result.tolerance)} alone"
-        yield f"{further}; a smaller `--tolerance` finds smaller ones"
-    if result.ending in _ENDINGS:
+        yield f"no further difference costs {_tolerance(result)} alone; a smaller `--tolerance` finds smaller ones"
+    if state.ending in _ENDINGS:
         needed = f": about {max(1, round(result.minutes_left))} more minutes are needed"
-        yield f"{_ENDINGS[result.ending]}{needed}; the same command continues"
+        yield f"{_ENDINGS[state.ending]}{needed}; the same command continues"
     for stack, failure in result.unresolved:
         yield f"`{stack}` does not run: {failure}"
-    if result.verdict == "slower" and not result.culprits and result.ending != "complete":
-        texts = [difference.text for difference in result.pair.all]
-        more = f" and {len(texts) - _MOST_LISTED} more" if len(texts) > _MOST_LISTED else ""
-        yield f"it is one or more of: {', '.join(texts[:_MOST_LISTED])}{more}"
+    if state.verdict == "slower" and not result.culprits and state.ending != "complete":
+        yield f"it is one or more of: {listed([difference.text for difference in result.pair.all], _MOST_LISTED)}"
 
 
-def _effort_lines(result: BisectionResult) -> Iterator[str]:
-    effort = f"{count(result.combinations, 'stack')}, {count(result.rounds, 'round')}, {result.minutes:.1f} minutes"
-    yield f"{effort} on {result.machine}"
-    if result.control is not None:
-        noise = "" if result.control.is_significant() else ": no difference, as it must be"
-        yield f"good twice (A/A): {slowdown_text(result.control)}{noise}"
+def _effort_lines(result: ProjectBisection) -> Iterator[str]:
+    stacks, rounds = count(result.combinations, "stack"), count(result.bisection.rounds, "round")
+    yield f"{stacks}, {rounds}, {result.minutes:.1f} minutes on {machine_name(result.machine.hardware)}"
+    if control := result.bisection.control_ratio():
+        noise = "" if control.is_significant() else ": no difference, as it must be"
+        yield f"good twice (A/A): {slowdown_text(control)}{noise}"
     if result.disturbance:
         yield f"some runs were repeated: {result.disturbance}"
 
 
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:g} %"
+def _tolerance(result: ProjectBisection) -> str:
+    return f"{100 * result.bisection.tolerance:g} %"
 
 
 def _ratio_record(ratio: Ratio | None) -> dict[str, float] | None:
     return None if ratio is None else {"ratio": ratio.speedup, "low": ratio.low, "high": ratio.high}
-
-
-def _difference_record(difference: StackDifference) -> dict[str, str]:
-    return {"kind": difference.kind, "name": difference.name, "good": difference.good, "bad": difference.bad}
 
 
 def _end_record(end: StackEnd) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from advisor.campaign.proposal import CampaignProposal, OpenDecision, ProposedBlock, ProposedChoice, program_name
-from advisor.domain.words import count, ratio_text
+from advisor.domain.words import count, interval_text, listed, ratio_text
 from advisor.report.tables import aligned_table
 
 _MOST_DECISIONS, _MOST_MODELS = 2, 4
@@ -34,9 +34,8 @@ def proposal_text(proposal: CampaignProposal) -> str:
 
 def _block_lines(block: ProposedBlock) -> Iterator[str]:
     names = [program_name(run.parameters) for run in block.programs]
-    more = f" and {len(names) - _MOST_MODELS} more" if len(names) > _MOST_MODELS else ""
     yield f"{block.framework} {block.reference}: gain {_percent(block.gain)}, {_minutes(block.seconds)} min"
-    yield f"at {count(len(names), 'model')}: {', '.join(names[:_MOST_MODELS])}{more}"
+    yield f"at {count(len(names), 'model')}: {listed(names, _MOST_MODELS)}"
     yield ""
     rows = [
         (_measured(choice), _decisions_text(choice.decisions), _percent(choice.gain), _minutes(choice.seconds))
@@ -53,7 +52,7 @@ def _measured(choice: ProposedChoice) -> str:
 def _decisions_text(decisions: Sequence[OpenDecision]) -> str:
     texts = [
         f"{' '.join(filter(None, (d.workload, d.size)))}: {d.option} {ratio_text(d.ratio.speedup)} "
-        f"[{ratio_text(d.ratio.low)}, {ratio_text(d.ratio.high)}]"
+        f"{interval_text(d.ratio)}"
         for d in decisions[:_MOST_DECISIONS]
     ]
     more = len(decisions) - _MOST_DECISIONS

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,7 @@ from knowledge.evidence.stacks import benchmark_comparisons, benchmark_contrasts
 from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
-from tests.processes import ends_within
+from tests.processes import ends_within, start
 
 TABLE = """
 [tool.advisor.benchmark]
@@ -287,33 +286,20 @@ def test_an_interrupted_command_leaves_no_process_and_no_files(
     project: Path,
     index: PackageIndex,
     tmp_path: Path,
-    empty_knowledge: Path,
+    knowledge_file: Path,
     arguments: tuple[str, ...],
     number: signal.Signals,
     message: str,
 ) -> None:
-    (tmp_path / "own.sqlite").write_bytes(empty_knowledge.read_bytes())
     scratch, started = tmp_path / "scratch", tmp_path / "started"
     scratch.mkdir()
     (project / "bench.py").write_text(
         f"import os, pathlib, time\npathlib.Path({str(started)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
     )
-    environment = {
-        **os.environ,
-        "ADVISOR_KNOWLEDGE": f"sqlite:///{tmp_path / 'own.sqlite'}",
-        "ADVISOR_CACHE_DIR": str(tmp_path / "cache"),
-        "TMPDIR": str(scratch),
-    }
     definition = (project / "pyproject.toml").read_bytes()
 
-    with subprocess.Popen(
-        [sys.executable, "-m", "advisor", *arguments, "--index-url", index.url],
-        cwd=project,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # commands in the background ignore it
-    ) as process:
+    words = (*arguments, "--index-url", index.url)
+    with start(*words, cwd=project, knowledge=knowledge_file, TMPDIR=str(scratch)) as process:
         while process.poll() is None and not (started.exists() and started.read_text()):
             time.sleep(0.1)
         process.send_signal(number)

@@ -6,25 +6,16 @@ import hashlib
 import json
 import subprocess
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.advisor.measured_project import make_project
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
-PROJECT = """
-[project]
-name = "demo"
-version = "1"
-dependencies = [{}]
-
-[tool.advisor.benchmark]
-command = "python bench.py"
-metric = {{ pattern = "seconds: ([0-9.]+)", unit = "s", better = "lower" }}
-"""
 PROGRAM = """
 import importlib.metadata, os, random, sys
 seconds = random.gauss(1, 0.004)
@@ -36,14 +27,6 @@ if os.environ.get("OPENBLAS_CORETYPE") == "SkylakeX":
 print("seconds:", seconds)
 """
 LIMITS = ("--max-load", "100", "--budget", "4m")
-
-
-def make_project(folder: Path, names: Sequence[str]) -> Path:
-    folder.mkdir()
-    requirements = ", ".join(f'"{name}"' for name in names)
-    (folder / "pyproject.toml").write_text(PROJECT.format(requirements))
-    (folder / "bench.py").write_text(PROGRAM)
-    return folder
 
 
 def add(index: PackageIndex, name: str, version: str, factor: float = 1.0, **fields: Any) -> None:
@@ -79,13 +62,15 @@ def culprits(document: Mapping[str, Any]) -> list[list[str]]:
     return sorted(sorted(d["name"] for d in culprit["differences"]) for culprit in document["culprits"])
 
 
-def four(index: PackageIndex, tmp_path: Path, slow: Mapping[str, float]) -> tuple[Path, str, str]:
-    """Return a project with four packages of two releases, with its locks: of requirements, and a `pylock.toml`."""
-    names = ["pa", "pb", "pc", "pd"]
+def packages(
+    index: PackageIndex, tmp_path: Path, slow: Mapping[str, float], letters: str = "abcd"
+) -> tuple[Path, str, str]:
+    """Return a project with some packages of two releases, with its locks: of requirements, and a `pylock.toml`."""
+    names = [f"p{letter}" for letter in letters]
     for name in names:
         add(index, name, "1.0")
         add(index, name, "2.0", slow.get(name, 1.0))
-    project = make_project(tmp_path / "project", names)
+    project = make_project(tmp_path / "project", names, PROGRAM)
     good = requirements(project / "requirements.old.txt", dict.fromkeys(names, "1.0"))
     bad = pylock(project / "pylock.toml", index, dict.fromkeys(names, "2.0"))
     return project, good.name, bad.name
@@ -94,7 +79,7 @@ def four(index: PackageIndex, tmp_path: Path, slow: Mapping[str, float]) -> tupl
 def test_the_package_that_is_slower_is_named_with_a_pin_that_recovers(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
-    project, good, _ = four(index, tmp_path, {"pc": 1.1})
+    project, good, _ = packages(index, tmp_path, {"pc": 1.1})
 
     completed = advisor("bisect", "--good", good, *LIMITS, "--issue", "issue.md", "--index-url", index.url, cwd=project)
 
@@ -114,15 +99,9 @@ def test_the_package_that_is_slower_is_named_with_a_pin_that_recovers(
 def test_a_bisection_names_two_of_twelve_packages_that_cost_10_percent_together(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
-    names = [f"p{letter}" for letter in "abcdefghijkl"]
-    for name in names:
-        add(index, name, "1.0")
-        add(index, name, "2.0", 1.05 if name in ("pd", "pj") else 1.0)
-    project = make_project(tmp_path / "project", names)
-    good = requirements(project / "requirements.old.txt", dict.fromkeys(names, "1.0"))
-    pylock(project / "pylock.toml", index, dict.fromkeys(names, "2.0"))
+    project, good, _ = packages(index, tmp_path, {"pd": 1.05, "pj": 1.05}, letters="abcdefghijkl")
 
-    document = run(advisor, index, project, "--good", good.name)
+    document = run(advisor, index, project, "--good", good)
 
     assert (document["exit_code"], document["verdict"]) == (1, "slower")
     assert culprits(document) == [["pd"], ["pj"]]
@@ -132,7 +111,7 @@ def test_a_bisection_names_two_of_twelve_packages_that_cost_10_percent_together(
 
 @pytest.mark.slow
 def test_equal_speed_ends_with_0(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
-    project, good, bad = four(index, tmp_path, {})
+    project, good, bad = packages(index, tmp_path, {})
 
     document = run(advisor, index, project, "--good", good, "--bad", bad)
 
@@ -141,7 +120,7 @@ def test_equal_speed_ends_with_0(advisor: Advisor, index: PackageIndex, tmp_path
 
 
 def test_equal_locks_are_not_measured(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
-    project, _, bad = four(index, tmp_path, {})
+    project, _, bad = packages(index, tmp_path, {})
 
     document = run(advisor, index, project, "--good", bad)
 
@@ -155,7 +134,7 @@ def test_a_bisection_names_the_package_that_fails_to_import(
     for name in names:
         add(index, name, "1.0")
         add(index, name, "2.0", code="raise ImportError('no symbol')" if name == "pb" else "FACTOR = 1.0")
-    project = make_project(tmp_path / "project", names)
+    project = make_project(tmp_path / "project", names, PROGRAM)
     good = requirements(project / "requirements.old.txt", dict.fromkeys(names, "1.0"))
     bad = requirements(project / "requirements.txt", dict.fromkeys(names, "2.0"))
 
@@ -174,7 +153,7 @@ def dependent_pair(index: PackageIndex, tmp_path: Path, operator: str) -> tuple[
         add(index, "pa", version, requires=[f"pb{operator}{version}"])
         add(index, "pb", version, 1.1 if version == "2.0" else 1.0)
         add(index, "pc", version)
-    project = make_project(tmp_path / "project", names)
+    project = make_project(tmp_path / "project", names, PROGRAM)
     good = requirements(project / "requirements.old.txt", dict.fromkeys(names, "1.0"))
     bad = requirements(project / "requirements.txt", dict.fromkeys(names, "2.0"))
     return project, good.name, bad.name
@@ -215,7 +194,7 @@ def test_a_setting_is_found_that_the_lock_of_an_earlier_commit_does_not_have(
     for name, version in versions.items():
         add(index, name, version)
     add(index, "pa", "2.0")
-    project = make_project(tmp_path / "project", list(versions))
+    project = make_project(tmp_path / "project", list(versions), PROGRAM)
     lock = pylock(project / "pylock.toml", index, versions)
 
     def git(*arguments: str) -> None:
@@ -239,7 +218,7 @@ def test_the_stack_of_a_day(advisor: Advisor, index: PackageIndex, tmp_path: Pat
     for name in ("pa", "pb"):
         add(index, name, "1.0", uploaded="2026-01-01T00:00:00Z")
         add(index, name, "2.0", 1.1 if name == "pb" else 1.0, uploaded="2026-03-01T00:00:00Z")
-    project = make_project(tmp_path / "project", ["pa", "pb"])
+    project = make_project(tmp_path / "project", ["pa", "pb"], PROGRAM)
 
     document = run(advisor, index, project, "--good", "2026-02-01", "--bad", "2026-04-01")
 
@@ -253,7 +232,7 @@ def test_a_lock_without_all_packages_is_completed(advisor: Advisor, index: Packa
     add(index, "pa", "1.0", requires=["pb"])
     add(index, "pa", "2.0", 1.1, requires=["pb"])
     add(index, "pb", "1.0")
-    project = make_project(tmp_path / "project", ["pa"])
+    project = make_project(tmp_path / "project", ["pa"], PROGRAM)
     good = requirements(project / "requirements.old.txt", {"pa": "1.0"})
     bad = requirements(project / "requirements.txt", {"pa": "2.0"})
 
@@ -265,7 +244,7 @@ def test_a_lock_without_all_packages_is_completed(advisor: Advisor, index: Packa
 
 @pytest.mark.slow
 def test_the_same_command_continues(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
-    project, good, bad = four(index, tmp_path, {"pc": 1.1})
+    project, good, bad = packages(index, tmp_path, {"pc": 1.1})
     first = run(advisor, index, project, "--good", good, "--bad", bad)
 
     again = run(advisor, index, project, "--good", good, "--bad", bad)
@@ -301,17 +280,19 @@ def refused(advisor: Advisor, index: PackageIndex, project: Path, *arguments: st
 def test_bad_input_is_refused_with_one_sentence(
     advisor: Advisor, index: PackageIndex, tmp_path: Path, arguments: list[str], code: int, message: str
 ) -> None:
-    project, _, _ = four(index, tmp_path, {})
+    project, _, _ = packages(index, tmp_path, {})
     requirements(project / "other.txt", {"pa": "7.0"})
 
-    assert refused(advisor, index, project, *arguments)[0] == code
-    assert message in refused(advisor, index, project, *arguments)[1]
+    actual, text = refused(advisor, index, project, *arguments)
+
+    assert actual == code
+    assert message in text
 
 
 def test_a_good_stack_that_fails_and_a_missing_lock_are_refused(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
-    project, good, bad = four(index, tmp_path, {})
+    project, good, bad = packages(index, tmp_path, {})
     (project / "bench.py").write_text("print('no metric')\n")
 
     code, message = refused(advisor, index, project, "--good", good)
@@ -324,7 +305,7 @@ def test_a_good_stack_that_fails_and_a_missing_lock_are_refused(
 
 @pytest.mark.slow
 def test_the_end_of_the_time_says_what_is_known(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
-    project, good, _ = four(index, tmp_path, {"pc": 1.02})
+    project, good, _ = packages(index, tmp_path, {"pc": 1.02})
     (project / "bench.py").write_text(PROGRAM.replace("0.004", "0.2"))
 
     completed = advisor(
@@ -338,7 +319,7 @@ def test_the_end_of_the_time_says_what_is_known(advisor: Advisor, index: Package
 
 @pytest.mark.slow
 def test_the_lock_of_the_project_is_not_changed(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
-    project, good, bad = four(index, tmp_path, {"pc": 1.1})
+    project, good, bad = packages(index, tmp_path, {"pc": 1.1})
     before = (project / bad).read_bytes()
 
     run(advisor, index, project, "--good", good)

@@ -11,14 +11,14 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from advisor.experiment.bisection import Bisection, Combination, in_needed_order, is_same_failure
-from advisor.experiment.experiment import ArmRun
+from advisor.experiment.bisection import Bisection, Combination, is_same_failure
+from advisor.experiment.experiment import CONTROL, ArmRun, Laboratory
 
 NUMBER = 12
 
 
 @dataclass
-class SimulatedMachine:
+class SimulatedMachine(Laboratory):
     """Differences with losses (logarithms of seconds), noise, and combinations that fail."""
 
     loss: Callable[[Combination], float]
@@ -28,29 +28,29 @@ class SimulatedMachine:
     earlier: Sequence[tuple[int, Combination, bool, float]] = ()
     runs: int = 0
     results: list[tuple[int, Combination, bool, float]] = field(default_factory=list)
-    combinations: set[Combination] = field(default_factory=set)
+    arms: list[Combination] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._rounds: dict[int, float] = {}
 
-    def run(self, round_number: int, combination: Combination, *, is_control: bool) -> ArmRun:
+    def run(self, round_number: int, arm: int) -> ArmRun:
+        combination = self.arms[max(arm, 0)]
         self.runs += 1
-        self.combinations.add(combination)
         if failure := self.failure(combination):
             return ArmRun(seconds=None, failure=failure)
         # Load and clocks of the machine change from round to round.
         drift = self._rounds.setdefault(round_number, self._random.gauss(0, 0.03))
         seconds = math.exp(self.loss(combination) + drift + self._random.gauss(0, self.deviation))
-        self.results.append((round_number, combination, is_control, seconds))
+        self.results.append((round_number, combination, arm == CONTROL, seconds))
         return ArmRun(seconds=seconds)
 
-    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterator[tuple[int, ArmRun]]:
+    def earlier_runs(self, arm: int) -> Iterator[tuple[int, ArmRun]]:
         for number, ran, was_control, seconds in self.earlier:
-            if (ran, was_control) == (combination, is_control):
+            if (ran, was_control) == (self.arms[max(arm, 0)], arm == CONTROL):
                 yield number, ArmRun(seconds=seconds)
 
-    def seconds_of(self, combination: Combination) -> float:
+    def seconds_of(self, arm: int) -> float:
         return 1.0
 
     def now(self) -> float:
@@ -63,7 +63,8 @@ def added(losses: Mapping[int, float]) -> Callable[[Combination], float]:
 
 
 def bisected(machine: SimulatedMachine, needs: Sequence[Combination] = (), budget: float = 5_000) -> Bisection:
-    bisection = Bisection(needs=needs or [frozenset()] * NUMBER, laboratory=machine, budget_seconds=budget)
+    needs = needs or [frozenset()] * NUMBER
+    bisection = Bisection(needs=needs, laboratory=machine, add=machine.arms.append, budget_seconds=budget)
     bisection.run()
     return bisection
 
@@ -187,6 +188,16 @@ def test_runs_of_an_earlier_bisection_are_not_repeated() -> None:
     assert second.runs < whole.runs
 
 
+def test_a_complete_bisection_runs_nothing_again() -> None:
+    losses = added({3: 0.06, 5: 0.06})
+    first = SimulatedMachine(losses)
+    bisected(first)
+    second = SimulatedMachine(losses, earlier=first.results)
+
+    assert names(bisected(second)) == [[3], [5]]
+    assert second.runs == 0
+
+
 @hypothesis.given(
     strategies.lists(strategies.integers(0, 7), unique=True, max_size=3),
     strategies.lists(strategies.frozensets(strategies.integers(0, 6), max_size=2), min_size=8, max_size=8),
@@ -198,7 +209,7 @@ def test_every_combination_has_what_it_needs_and_the_loss_is_recovered(
     machine = SimulatedMachine(added(dict.fromkeys(culprits, 0.06)), seed=len(culprits), deviation=0.001)
     bisection = bisected(machine, needs)
 
-    assert all(needs[difference] <= combination for combination in machine.combinations for difference in combination)
+    assert all(needs[difference] <= combination for combination in machine.arms for difference in combination)
     assert names(bisection) == [[number] for number in sorted(culprits)]
     assert bisection.is_recovered or not culprits
 
@@ -213,8 +224,3 @@ def test_every_combination_has_what_it_needs_and_the_loss_is_recovered(
 )
 def test_failures_are_the_same_whatever_their_numbers_are(failure: str, other: str, same: bool) -> None:
     assert is_same_failure(failure, other) is same
-
-
-def test_items_that_need_each_other_form_a_group_after_what_they_need() -> None:
-    # 0 and 2 need each other and 3; 1 is alone.
-    assert in_needed_order([[2], [], [0, 3], []]) == [{1}, {3}, {0, 2}]

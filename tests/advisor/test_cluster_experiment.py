@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -30,24 +28,15 @@ from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
 from knowledge.exchange.files import observation_file
 from knowledge.store.engine import open_knowledge_base
+from tests.advisor.measured_project import NOISE, PROGRAM, error_of, make_project
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE, observation
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.package_index import PackageIndex
+from tests.processes import start
 from tests.slurm.cluster import Cluster
 
-PROJECT = """
-[project]
-name = "demo"
-version = "1"
-dependencies = ["lib"]
-
-[tool.advisor.benchmark]
-command = "python bench.py"
-metric = { pattern = "seconds: ([0-9.]+)", unit = "s", better = "lower" }
-"""
-PROGRAM = "import lib\nprint('seconds:', lib.seconds())\nassert open('link.txt').read() == 'in the data'\n"
-NOISE = "import random\ndef seconds():\n    return {} * random.gauss(1, 0.004)\n"
+LINKED = PROGRAM + "assert open('link.txt').read() == 'in the data'\n"
 # A round on the third pod of a batch kills its worker, as a lost node does.
 LOSS = """
 import os, signal
@@ -73,10 +62,8 @@ def project(tmp_path: Path, index: PackageIndex) -> Path:
     """A project with two releases of a package, of which the older one is faster."""
     index.add("lib", "1.0", code=NOISE.format(1.0 / 1.15))
     index.add("lib", "1.1", code=NOISE.format(1.0))
-    folder = tmp_path / "project"
-    (folder / "data").mkdir(parents=True)
-    (folder / "pyproject.toml").write_text(PROJECT)
-    (folder / "bench.py").write_text(PROGRAM)
+    folder = make_project(tmp_path / "project", program=LINKED)
+    (folder / "data").mkdir()
     (folder / "data" / "numbers.txt").write_text("in the data")
     (folder / "link.txt").symlink_to("data/numbers.txt")
     return folder
@@ -111,18 +98,11 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def error_of(completed: subprocess.CompletedProcess[str]) -> str:
-    """Return the error of a command, which has a hint."""
-    [error] = [line for line in completed.stderr.splitlines() if line.startswith("error: ")]
-    assert "hint: " in completed.stderr
-    return error
-
-
 @pytest.mark.slow
 def test_a_project_is_measured_in_pods_although_one_of_them_is_lost(
     kubernetes: KubernetesDouble, advisor: Advisor, index: PackageIndex, project: Path, tmp_path: Path
 ) -> None:
-    (project / "bench.py").write_text(LOSS + PROGRAM)
+    (project / "bench.py").write_text(LOSS + LINKED)
 
     completed = advisor("advise", "--measure", "10m", *options(kubernetes, index), cwd=project)
 
@@ -144,33 +124,18 @@ def test_an_interrupted_experiment_cancels_its_tasks_and_the_next_one_continues(
     index: PackageIndex,
     project: Path,
     tmp_path: Path,
-    empty_knowledge: Path,
+    knowledge_file: Path,
     executor: str,
 ) -> None:
     cluster: KubernetesDouble | Cluster = request.getfixturevalue(executor)
-    (project / "bench.py").write_text(WAITING.format(str(tmp_path / "released")) + PROGRAM)
-    (tmp_path / "own.sqlite").write_bytes(empty_knowledge.read_bytes())
-    own = {
-        "ADVISOR_KNOWLEDGE": f"sqlite:///{tmp_path / 'own.sqlite'}",
-        "ADVISOR_CACHE_DIR": str(tmp_path / "cache"),
-    }
-
-    def start() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "advisor", "advise", "--measure", "10m", *options(cluster, index)],
-            cwd=project,
-            env=os.environ | own,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # commands in the background ignore it
-        )
+    (project / "bench.py").write_text(WAITING.format(str(tmp_path / "released")) + LINKED)
+    command = ("advise", "--measure", "10m", *options(cluster, index))
 
     def has_result() -> bool:
         logs = [path.read_text() for path in tmp_path.glob("cluster/pod-*/log")]
         return any("seshat-cell" in log for log in logs) or any(tmp_path.glob("campaigns/*/batch-1/kept/*.jsonl"))
 
-    with start() as process:
+    with start(*command, cwd=project, knowledge=knowledge_file) as process:
         wait_until(has_result)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=300)
@@ -180,11 +145,11 @@ def test_an_interrupted_experiment_cancels_its_tasks_and_the_next_one_continues(
     assert not (project / "pylock.toml").exists()
     wait_until(lambda: not has_tasks(cluster))
     (tmp_path / "released").touch()
-    with start() as process:
+    with start(*command, cwd=project, knowledge=knowledge_file) as process:
         _, errors = process.communicate(timeout=500)
     assert process.returncode == 0, errors
     certificate = tomllib.loads((project / "pylock.toml").read_text())["tool"]["advisor"]["certificate"]
-    with open_knowledge_base(str(tmp_path / "own.sqlite"), shipped=False) as store:
+    with open_knowledge_base(str(knowledge_file), shipped=False) as store:
         rounds = {(o.block, o.round) for o in store.observations() if o.status == "ok" and o.reference}
     assert len({block.partition("-")[0] for block, _ in rounds}) == 2
     assert certificate["rounds"] >= len(rounds)
@@ -259,14 +224,13 @@ def test_the_parts_of_a_profiled_workload_are_measured_in_pods(
 
 
 def test_runs_on_machines_of_another_kind_do_not_count_and_earlier_runs_on_the_same_kind_do(
-    kubernetes: KubernetesDouble, index: PackageIndex, project: Path, tmp_path: Path, empty_knowledge: Path
+    kubernetes: KubernetesDouble, index: PackageIndex, project: Path, tmp_path: Path, knowledge_file: Path
 ) -> None:
-    address = f"sqlite:///{shutil.copy(empty_knowledge, tmp_path / 'own.sqlite')}"
     options = ProjectOptions.of(
         project,
         None,
         IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache"),
-        ResolutionOptions(knowledge=address),
+        ResolutionOptions(knowledge=f"sqlite:///{knowledge_file}"),
     )
     engine = {"image": "here", "kubeconfig": str(kubernetes.kubeconfig())}
     limits = ExperimentOptions(budget_seconds=60, max_load=100, executor="kubernetes", engine=engine)

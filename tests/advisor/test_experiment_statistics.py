@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,46 @@ def test_an_interval_rarely_ever_misses_the_truth_however_long_one_looks() -> No
     assert misses <= 19
     # An interval for a fixed number of rounds would miss in about a third of them.
     assert misses < experiments / 10
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 8])
+def test_runs_without_any_spread_are_not_more_certain_than_their_number(rounds: int) -> None:
+    arms = [(), (_change("a"),)]
+    race = Race(tolerance=0.02, changes=arms, most_arms=2)
+    for number in range(rounds):
+        race.runs.add(number, 0, 0.5)
+        race.runs.add(number, 1, 0.3)
+
+    decision, ratio = race.decide(prior_belief(arms)), race.runs.fit().ratio(1, 0, error=0.05)
+
+    if rounds < 8:
+        assert (decision.choice, decision.is_certain) == (0, False)
+    else:
+        assert (decision.choice, decision.is_certain) == (1, True)
+        assert ratio is not None
+        assert ratio.low < 0.5 / 0.3 < ratio.high
+
+
+def test_arms_that_no_round_connects_are_not_compared() -> None:
+    arms = [(), (_change("a"),), (_change("b"),), (_change("c"),)]
+    race, random = Race(tolerance=0.02, changes=arms, most_arms=4), np.random.default_rng(0)
+    for number in range(24):
+        # Two arms ran twenty times without the reference, on which nothing is known about them.
+        for arm, seconds in ((1, 0.8), (2, 0.8)) if number < 20 else ((0, 1.0), (3, 1.0)):
+            race.runs.add(number, arm, seconds * math.exp(random.normal(0, 0.002)))
+
+    decision, fit = race.decide(prior_belief(arms)), race.runs.fit()
+
+    assert {1, 2} <= set(decision.open)
+    assert fit.half_width(1, 0, error=0.05) == math.inf
+    assert fit.half_width(1, 2, error=0.05) < 0.01
+    # One round that has both connects them.
+    race.runs.add(24, 0, 1.0)
+    race.runs.add(24, 1, 0.8)
+    connected = race.runs.fit()
+    assert connected.half_width(2, 3, error=0.05) < 0.05
+    assert connected.difference(2, 3) == pytest.approx(-math.log(0.8), abs=0.01)
+    assert connected.degrees == fit.degrees
 
 
 def test_the_reference_stays_unless_another_arm_is_certainly_faster() -> None:
@@ -186,6 +227,33 @@ def test_a_failing_arm_is_dropped_and_a_failing_reference_ends_the_experiment() 
 
     failed = _experiment(_Machine([0.1], failing=[0]), "exact")
     assert (failed.ending, failed.failures[REFERENCE]) == ("failed", "it crashes")
+
+
+def test_a_failure_of_the_reference_after_good_rounds_does_not_end_the_experiment() -> None:
+    class Machine(_Machine):
+        def run(self, round_number: int, arm: int) -> ArmRun:
+            run = super().run(round_number, arm)
+            hangs = arm == REFERENCE and self.ran.count(REFERENCE) == 3
+            return ArmRun(seconds=None, failure="it hangs") if hangs else run
+
+    experiment = _experiment(Machine([0.1, 0.0]), "exact", "exact")
+
+    experiment.run()
+
+    assert (experiment.ending, experiment.decision.choice) == ("certain", 1)
+    assert experiment.disturbance == "it hangs"
+
+
+def test_an_arm_that_cannot_be_tried_is_not_one_that_fails() -> None:
+    class Machine(_Machine):
+        def run(self, round_number: int, arm: int) -> ArmRun:
+            return replace(super().run(round_number, arm), is_untried=arm == 2)
+
+    experiment = _experiment(Machine([0.1, 0.3, 0.2], failing=[2, 3]), *["exact"] * 3)
+
+    experiment.run()
+
+    assert (experiment.decision.choice, set(experiment.failures), experiment.untried) == (1, {2, 3}, {2})
 
 
 def test_the_end_of_the_time_leaves_arms_open_and_says_how_long_they_would_take() -> None:

@@ -81,6 +81,14 @@ def test_packages_that_require_equal_releases_are_one_group() -> None:
     assert texts(stacks) == [["a 1 -> 2", "b 1 -> 2"], ["c 1 -> 2"]]
 
 
+def test_packages_that_need_each_other_come_after_what_they_need() -> None:
+    required = {("a", "1"): ["c==1"], ("a", "2"): ["c==2"], ("c", "2"): ["d>=2"]}
+    stacks = pair(end(dict.fromkeys("abcd", "1")), end(dict.fromkeys("abcd", "2")), required)
+
+    assert texts(stacks) == [["b 1 -> 2"], ["d 1 -> 2"], ["a 1 -> 2", "c 1 -> 2"]]
+    assert stacks.needs == (frozenset(), frozenset(), frozenset({1}))
+
+
 def test_a_lower_bound_orders_two_packages_and_leaves_them_apart() -> None:
     required = {("a", "2"): ["b>=2"]}
     stacks = pair(end({"a": "1", "b": "1"}), end({"a": "2", "b": "2"}), required)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from advisor.api.measurements.benchmark import open_machine
 from advisor.api.measurements.laboratory import (
@@ -14,7 +14,6 @@ from advisor.api.measurements.laboratory import (
     earlier_rounds,
     experiment_block,
     interpreter_here,
-    machine_name,
     only_experiment,
 )
 from advisor.api.measurements.measured_program import measured_program
@@ -23,12 +22,10 @@ from advisor.api.measurements.stack_ends import StackEnds
 from advisor.api.options import ProjectOptions
 from advisor.api.stores import open_writable_store
 from advisor.domain.progress import activity
-from advisor.experiment.bisection import GOOD, Bisection, Combination, Ending, PathSection, Verdict
-from advisor.experiment.experiment import CONTROL, ArmRun
+from advisor.experiment.bisection import GOOD, Bisection, Combination, PathSection
 from advisor.experiment.stack_pair import StackDifference, StackPair
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, UnavailableError
-from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.ratio import Ratio
 
 _FEWEST_RUNS = 12
@@ -48,122 +45,27 @@ class Culprit:
     slowdown: Ratio | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class BisectionResult:
-    """What a bisection found out.
+@dataclass(kw_only=True)
+class ProjectBisection:
+    """A bisection of two stacks of a project: what was measured so far, and what it says.
 
     Attributes:
         pair: The two stacks.
-        machine: Name of the machine's accelerator or processor.
-        hardware: The machine.
-        program: What ran, in words.
-        verdict: What is certain about the bad stack compared with the good one.
-        ending: Why it ended.
-        slowdown: Time of the bad stack over that of the good one; ``None`` if it is not known.
-        failure: How the bad stack fails; empty if it does not.
-        culprits: What explains the loss, the largest part first.
-        dependents: Further differences that must be as in the good stack, because they need a culprit.
-        without: The bad stack without culprits and dependents; ``None`` if it is not known yet.
-        remaining: Its time over that of the good stack; ``None`` if it was not measured.
-        is_recovered: Whether it is as fast as the good stack, or runs; ``None`` if that is not certain.
-        unresolved: Combinations that fail in another way than the bad stack, each with the failure.
-        control: Time of the good stack over itself (A/A).
-        rounds: Number of rounds.
-        combinations: Number of stacks that ran.
+        machine: Where they run.
+        bisection: Which stacks run next, and what is certain.
         minutes: Time that it took.
-        minutes_left: About how long it would still take; 0 if it is complete.
-        tolerance: Loss that does not matter.
-        block: Name of the block of its observations.
-        disturbance: What disturbed runs, which were repeated; empty if nothing did.
     """
-
-    pair: StackPair
-    machine: str
-    hardware: HardwareProfile
-    program: str
-    verdict: Verdict
-    ending: Ending
-    slowdown: Ratio | None
-    failure: str
-    culprits: tuple[Culprit, ...]
-    dependents: tuple[StackDifference, ...]
-    without: Combination | None
-    remaining: Ratio | None
-    is_recovered: bool | None
-    unresolved: tuple[tuple[str, str], ...]
-    control: Ratio | None
-    rounds: int
-    combinations: int
-    minutes: float
-    minutes_left: float
-    tolerance: float
-    block: str
-    disturbance: str = ""
-
-    @property
-    def has_loss(self) -> bool:
-        """Whether the bad stack is certainly slower, or fails."""
-        return self.verdict in ("slower", "failing")
-
-    @property
-    def pins(self) -> tuple[str, ...]:
-        """Requirements and settings with which the bad stack recovers."""
-        differences = [d for culprit in self.culprits for d in culprit.differences]
-        return tuple(difference.pin for difference in (*differences, *self.dependents) if difference.pin)
-
-
-@dataclass
-class PairLaboratory:
-    """Runs the combinations of two stacks on this machine."""
 
     pair: StackPair
     machine: MachineLaboratory
-    _numbers: dict[Combination, int] = field(default_factory=dict, init=False)
-
-    def number(self, combination: Combination) -> int:
-        """Return the number of the arm of a combination; that of the good stack is 0."""
-        if combination not in self._numbers:
-            self._numbers[combination] = len(self._numbers)
-            if len(self.machine.arms) < len(self._numbers):
-                self.machine.arms.append(self.pair.arm(combination))
-        return self._numbers[combination]
-
-    def run(self, round_number: int, combination: Combination, *, is_control: bool) -> ArmRun:
-        """Run a combination once."""
-        return self.machine.run(round_number, CONTROL if is_control else self.number(combination))
-
-    def seconds_of(self, combination: Combination) -> float:
-        """Return the expected duration of the next run of a combination."""
-        return self.machine.seconds_of(self.number(combination))
-
-    def earlier_runs(self, combination: Combination, *, is_control: bool) -> Iterable[tuple[int, ArmRun]]:
-        """Yield the runs of a combination in earlier experiments."""
-        return self.machine.earlier_runs(CONTROL if is_control else self.number(combination))
-
-    def now(self) -> float:
-        """Return the time in seconds."""
-        return self.machine.now()
-
-
-@dataclass
-class ProjectBisection:
-    """A bisection of two stacks of a project.
-
-    Attributes:
-        pair: The two stacks.
-        laboratory: Where they run.
-        bisection: What was measured so far.
-    """
-
-    pair: StackPair
-    laboratory: PairLaboratory
     bisection: Bisection
+    minutes: float = 0.0
 
-    def run(self, notify: Callable[[ProjectBisection, int, Combination | None], None]) -> BisectionResult:
+    def run(self, notify: Callable[[int, Combination | None], None]) -> None:
         """Measure until the loss is explained, the time is over, or Ctrl-C.
 
         Args:
-            notify: Called before each run with the bisection, the round and the combination (``None``: the control).
+            notify: Called before each run with the round and the combination; ``None`` stands for the control.
 
         Raises:
             InputError: If the good stack fails, an end exceeds a limit, or the budget is too small.
@@ -172,13 +74,13 @@ class ProjectBisection:
         started = time.monotonic()
         if not self.pair.groups:
             self.bisection.verdict, self.bisection.ending = "equal", "complete"
-            return self._result(0.0)
-        for combination, end in ((GOOD, self.pair.good), (self.bisection.bad, self.pair.bad)):
-            self.laboratory.machine.check_limits(self.laboratory.number(combination), f"`{end.name}`")
-        self.bisection.notify = lambda number, combination: notify(self, number, combination)
+            return
+        for arm, end in enumerate((self.pair.good, self.pair.bad)):
+            self.machine.check_limits(arm, f"`{end.name}`")
+        self.bisection.notify = notify
         self.bisection.run()
         self._check_ending()
-        return self._result((time.monotonic() - started) / 60)
+        self.minutes = (time.monotonic() - started) / 60
 
     def label(self, combination: Combination | None) -> str:
         """Return what a combination is, in a few words; ``None`` stands for the control."""
@@ -189,7 +91,7 @@ class ProjectBisection:
         return f"good with {len(combination)} of {len(self.bisection.bad)} differences"
 
     def _check_ending(self) -> None:
-        bisection, machine = self.bisection, self.laboratory.machine
+        bisection, machine = self.bisection, self.machine
         if bisection.ending == "disturbed" and bisection.counts[GOOD] < 2 and machine.disturbance:
             raise UnavailableError(
                 f"the machine is not quiet: {machine.disturbance.reason}", hint=machine.disturbance.remedy
@@ -210,49 +112,76 @@ class ProjectBisection:
                 "does not ignore",
             )
 
-    def _result(self, minutes: float) -> BisectionResult:
-        bisection, machine = self.bisection, self.laboratory.machine
-        whole = PathSection(low=GOOD, high=bisection.bad)
-        is_failure = bisection.verdict == "failing"
-        sections = [(section, None if is_failure else bisection.slowdown(section)) for section in bisection.culprits]
-        sections.sort(key=lambda item: -item[1].mean if item[1] else 0.0)
-        removed = bisection.bad - bisection.without_culprits() if sections else frozenset()
-        explained = frozenset().union(*(section.differences for section, _ in sections))
-        without = bisection.without
-        ran = {*(c for c, count in bisection.counts.items() if count), *bisection.failures}
-        return BisectionResult(
-            pair=self.pair,
-            machine=machine_name(machine.hardware),
-            hardware=machine.hardware,
-            program=machine.program.text,
-            verdict=bisection.verdict,
-            ending=bisection.ending,
-            slowdown=None if is_failure else bisection.slowdown(whole),
-            failure=bisection.failures.get(bisection.bad, ""),
-            culprits=tuple(
-                Culprit(differences=self.pair.differences_in(section.differences), slowdown=slowdown)
-                for section, slowdown in sections
-            ),
-            dependents=self.pair.differences_in(removed - explained),
-            without=without,
-            remaining=None
-            if without is None or is_failure
-            else bisection.slowdown(PathSection(low=GOOD, high=without)),
-            is_recovered=bisection.is_recovered,
-            unresolved=tuple(
-                (self.pair.arm(combination).label, failure)
-                for combination, failure in bisection.failures.items()
-                if combination != bisection.bad and not (is_failure and failure == bisection.failures[bisection.bad])
-            ),
-            control=bisection.control_ratio(),
-            rounds=bisection.rounds,
-            combinations=len(ran),
-            minutes=minutes,
-            minutes_left=0.0 if bisection.ending == "complete" else bisection.seconds_left() / 60,
-            tolerance=bisection.tolerance,
-            block=machine.block.name,
-            disturbance=machine.disturbance.reason if machine.disturbance else "",
-        )
+    @property
+    def has_loss(self) -> bool:
+        """Whether the bad stack is certainly slower, or fails."""
+        return self.bisection.verdict in ("slower", "failing")
+
+    @property
+    def failure(self) -> str:
+        """How the bad stack fails; empty if it does not."""
+        return self.bisection.failures.get(self.bisection.bad, "")
+
+    @property
+    def slowdown(self) -> Ratio | None:
+        """Time of the bad stack over that of the good one; ``None`` if it is not known."""
+        return self._slowdown(self.bisection.whole)
+
+    @property
+    def remaining(self) -> Ratio | None:
+        """Time of the bad stack without culprits and dependents over that of the good one; ``None`` if not measured."""
+        without = self.bisection.without
+        return None if without is None else self._slowdown(PathSection(GOOD, without))
+
+    def _slowdown(self, section: PathSection) -> Ratio | None:
+        return None if self.bisection.verdict == "failing" else self.bisection.slowdown(section)
+
+    @property
+    def culprits(self) -> tuple[Culprit, ...]:
+        """What explains the loss, the largest part first."""
+        culprits = [
+            Culprit(differences=self.pair.differences_in(section.differences), slowdown=self._slowdown(section))
+            for section in self.bisection.culprits
+        ]
+        return tuple(sorted(culprits, key=lambda c: -c.slowdown.mean if c.slowdown else 0.0))
+
+    @property
+    def recovery(self) -> tuple[StackDifference, ...]:
+        """What must be as in the good stack: the culprits, and the differences that need one of them."""
+        return (*(d for culprit in self.culprits for d in culprit.differences), *self.dependents)
+
+    @property
+    def dependents(self) -> tuple[StackDifference, ...]:
+        """Further differences that must be as in the good stack, because they need a culprit."""
+        explained = frozenset().union(*(section.differences for section in self.bisection.culprits))
+        return self.pair.differences_in(self.bisection.bad - self.bisection.without_culprits() - explained)
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """Requirements and settings with which the bad stack recovers."""
+        return tuple(difference.pin for difference in self.recovery if difference.pin)
+
+    @property
+    def unresolved(self) -> tuple[tuple[str, str], ...]:
+        """Stacks that fail in another way than the bad one, each with the failure."""
+        failure = self.failure if self.bisection.verdict == "failing" else None
+        failures = self.bisection.failures.items()
+        return tuple((self.pair.name(c), f) for c, f in failures if c != self.bisection.bad and f != failure)
+
+    @property
+    def combinations(self) -> int:
+        """Number of stacks that ran."""
+        return len({*(c for c, runs in self.bisection.counts.items() if runs), *self.bisection.failures})
+
+    @property
+    def minutes_left(self) -> float:
+        """About how long it would still take; 0 if it is complete."""
+        return 0.0 if self.bisection.ending == "complete" else self.bisection.seconds_left() / 60
+
+    @property
+    def disturbance(self) -> str:
+        """What disturbed runs, which were repeated; empty if nothing did."""
+        return self.machine.disturbance.reason if self.machine.disturbance else ""
 
 
 @contextmanager
@@ -288,21 +217,23 @@ def open_bisection(
             good_end = ends.read(good, "--good")
             bad_end = ends.current() if bad is None else ends.read(bad, "--bad")
             pair = ends.pair(good_end, bad_end)
-        arms = [pair.arm(GOOD)]
         machine = MachineLaboratory(
             setup=setup,
             program=program,
             options=limits,
             store=store,
             environments=environments,
-            arms=arms,
+            arms=[],
             block=experiment_block(setup, program, [pair.arm(frozenset(range(len(pair.groups))))], budget),
             # Observations name versions, not files: those of stacks that differ in files alone cannot be matched.
             earlier=[] if pair.has_equal_versions else earlier_rounds(program, store),
             kills_slow_arms=False,
         )
-        laboratory = PairLaboratory(pair=pair, machine=machine)
         bisection = Bisection(
-            needs=pair.needs, laboratory=laboratory, budget_seconds=budget, tolerance=limits.tolerance
+            needs=pair.needs,
+            laboratory=machine,
+            add=lambda combination: machine.arms.append(pair.arm(combination)),
+            budget_seconds=budget,
+            tolerance=limits.tolerance,
         )
-        yield ProjectBisection(pair=pair, laboratory=laboratory, bisection=bisection)
+        yield ProjectBisection(pair=pair, machine=machine, bisection=bisection)

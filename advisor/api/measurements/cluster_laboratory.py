@@ -85,7 +85,7 @@ class ClusterLaboratory(ProjectLaboratory):
         for arm in arms:
             own = self.locked_arm(max(arm, REFERENCE))
             if reason := self.excess(own):
-                yield numbers[0], arm, ArmRun(seconds=None, failure=reason)
+                yield numbers[0], arm, ArmRun(seconds=None, failure=reason, is_untried=True)
             else:
                 planned[arm] = own
         arms = [*planned]

@@ -114,7 +114,7 @@ class ProjectExperiment:
         """Refuse a budget in which not even two rounds of two arms fit."""
         experiment = self.experiment
         is_killed = self.laboratory.is_over_time
-        if not is_killed and (experiment.ending != "time" or experiment.counts[REFERENCE] > 1):
+        if experiment.counts[REFERENCE] > 1 or not (is_killed or experiment.ending == "time"):
             return
         run = self.laboratory.seconds_of(REFERENCE)
         budget = experiment.plan.budget_seconds
@@ -142,7 +142,7 @@ class ProjectExperiment:
             program=laboratory.program.identity,
             stack=stack_digest(choice.arm.stack.versions, {}),
             measured_on=laboratory.last_start[:10] or str(datetime.now(UTC).date()),
-            arms=len(laboratory.arms),
+            arms=len(laboratory.arms) - len(experiment.untried),
             measured_arms=sum(1 for count in experiment.counts.values() if count),
             rounds=experiment.counts[REFERENCE],
             minutes=round(minutes + laboratory.recalled_seconds / 60, 1),
@@ -154,6 +154,7 @@ class ProjectExperiment:
             is_certain=decision.is_certain and experiment.counts[REFERENCE] > 1,
             open=tuple(laboratory.arms[arm].label or "the newest stack" for arm in sorted(decision.open)),
             minutes_left=0.0 if decision.is_certain else round(experiment.seconds_left() / 60, 1),
+            untried=tuple(laboratory.arms[arm].label for arm in sorted(experiment.untried)),
         )
         return ExperimentResult(
             choice=choice,
@@ -162,7 +163,7 @@ class ProjectExperiment:
             control=experiment.control_ratio(),
             ending=experiment.ending,
             block=laboratory.block.name,
-            disturbance=laboratory.disturbance.reason if laboratory.disturbance else "",
+            disturbance=experiment.disturbance,
         )
 
     def _choose(self, result: ExperimentResult) -> None:

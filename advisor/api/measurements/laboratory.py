@@ -27,7 +27,7 @@ from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import BENCHMARK, Observation
+from knowledge.domain.observation import BENCHMARK, Observation, Status
 from knowledge.domain.shared_files import lock_file
 from knowledge.evidence.conditions import Instability, instabilities
 from knowledge.store.base import KnowledgeBase
@@ -52,6 +52,10 @@ _UNPACKED_FACTOR = 4.0
 _SLOWEST = 5.0
 """Duration of a run over that of the reference, from which on it is killed: such an arm is not the fastest."""
 _LEAST_TIMEOUT_SECONDS = 30.0
+_LEAST_FIRST_TIMEOUT_SECONDS = 120.0
+"""Duration of an arm's first run, which may compile, before which it is not killed."""
+_UNTRIED: frozenset[Status] = frozenset({"not-installed", "harness-error"})
+"""Statuses of runs that say nothing about the arm."""
 
 
 @dataclass(kw_only=True)
@@ -71,7 +75,7 @@ class MachineLaboratory(Laboratory):
         last_start: When the last run that counts was started, ISO 8601 in UTC; empty if there is none.
         kills_slow_arms: Whether a run that takes many times longer than the reference is killed.
         disturbance: What disturbed the last disturbed run.
-        is_over_time: Whether a run of the reference was killed at the end of the budget.
+        is_over_time: Whether the first run of the reference was killed at the end of the budget.
         builds_here: Whether this machine builds the environments.
     """
 
@@ -110,20 +114,27 @@ class MachineLaboratory(Laboratory):
         number = max(arm, REFERENCE)
         measured = self.locked_arm(number)
         if reason := self.excess(measured):
-            return ArmRun(seconds=None, failure=reason)
-        for _ in range(2 if self._fills_caches(number) else 1):
+            return ArmRun(seconds=None, failure=reason, is_untried=True)
+        for is_first in (True, False) if self._fills_caches(number) else (False,):
+            self._measurement.limit_runs(self._limit(is_first=is_first))
             started = time.monotonic()
             control = replace(measured, number=_CONTROL_NUMBER, reference=False)
             observations = self._measurement.run(round_number, control if arm == CONTROL else measured)
             if failed := next((o for o in observations if o.status != "ok"), None):
-                self.is_over_time = failed.status == "timed-out" and number == REFERENCE
+                is_killed = failed.status == "timed-out"
+                self.is_over_time = is_killed and REFERENCE not in self._seconds
                 self.store.add(observations)
-                return ArmRun(seconds=None, failure=last_line(failed.failure))
+                run = _failed(failed)
+                return replace(run, is_untried=run.is_untried or (is_killed and is_first))
             self._seconds[number] = time.monotonic() - started
-        if number == REFERENCE and self.kills_slow_arms:
-            limit = max(_LEAST_TIMEOUT_SECONDS, _SLOWEST * self._seconds[REFERENCE])
-            self._measurement.limit_runs(min(limit, self.block.timeout_seconds))
         return self._result(observations)
+
+    def _limit(self, *, is_first: bool) -> float:
+        """Return the seconds after which the next run is killed; the first run of an arm may take longer."""
+        if not self.kills_slow_arms or REFERENCE not in self._seconds:
+            return self.block.timeout_seconds
+        least = _LEAST_FIRST_TIMEOUT_SECONDS if is_first else _LEAST_TIMEOUT_SECONDS
+        return min(max(least, _SLOWEST * self._seconds[REFERENCE]), self.block.timeout_seconds)
 
     def _fills_caches(self, arm: int) -> bool:
         """Whether the next run of an arm is slower than later ones: its environment is new, or its settings compile."""
@@ -150,7 +161,7 @@ class MachineLaboratory(Laboratory):
     def result_of(self, observations: Sequence[Observation]) -> ArmRun:
         """Return what the observations of a run say of its arm."""
         if failed := next((o for o in observations if o.status != "ok"), None):
-            return ArmRun(seconds=None, failure=last_line(failed.failure))
+            return _failed(failed)
         disturbance = next(filter(None, map(self._disturbance, observations)), None)
         if disturbance is not None:
             self.disturbance = disturbance
@@ -269,6 +280,12 @@ class MachineLaboratory(Laboratory):
         return seconds
 
 
+def _failed(observation: Observation) -> ArmRun:
+    """Return the failure of a run."""
+    untried = observation.status in _UNTRIED
+    return ArmRun(seconds=None, failure=last_line(observation.failure), is_untried=untried)
+
+
 @dataclass(kw_only=True)
 class ProjectLaboratory(MachineLaboratory):
     """Runs the arms of a project, and adds arms with several changes.
@@ -292,7 +309,7 @@ class ProjectLaboratory(MachineLaboratory):
         except (FullDiskError, DownloadError) as error:
             if arm in (REFERENCE, CONTROL):
                 raise
-            return ArmRun(seconds=None, failure=error.message)
+            return ArmRun(seconds=None, failure=error.message, is_untried=True)
 
     def combine(self, changes: Sequence[Change]) -> bool:
         """Add an arm with several changes, and return whether there is such an arm."""

@@ -190,7 +190,7 @@ class ExperimentOptions:
             metavar="PERCENT",
             panel=MEASURING,
             minimum=0.0,
-            help="Most load by other programs.\nA run with more load is repeated.",
+            help="Most load by other programs.\nA run with more load does not count.",
         ),
     ] = 10.0
     executor: Annotated[

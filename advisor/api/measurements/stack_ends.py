@@ -28,12 +28,7 @@ from advisor.locks.settings_table import read_settings
 from advisor.project.formats.pyproject import read_identity
 from advisor.resolve.candidates.compatible_files import CompatibleFileReader
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import (
-    Candidate,
-    CandidateStack,
-    Dependency,
-    NoStackError,
-)
+from advisor.resolve.candidates.problem import Candidate, CandidateStack, Dependency, NoStackError, ResolutionProblem
 from advisor.resolve.optimum.baseline import resolve_baseline
 from knowledge.catalogue.settings import ANY
 from knowledge.domain.errors import InputError
@@ -113,12 +108,15 @@ class StackEnds:
             raise InputError(f"`{option} {text}` is in the future", hint=_HINT)
         problem = self.setup.context.problem
         problem = replace(problem, policy=replace(problem.policy, exclude_newer=moment.isoformat()))
-        try:
-            stack = resolve_baseline(problem, IndexCandidates(self.setup.client, problem))
-        except NoStackError as error:
-            message = f"the project has no stack of `{option} {text}`: {error.message}"
-            raise NoStackError(message, details=error.details, hint=error.hint) from None
+        stack = self._newest(problem, f"the project has no stack of `{option} {text}`")
         return self._end(text, self.setup.python, stack)
+
+    def _newest(self, problem: ResolutionProblem, failure: str) -> CandidateStack:
+        """Return the newest stack of a problem; without one, the error begins with what that means."""
+        try:
+            return resolve_baseline(problem, IndexCandidates(self.setup.client, problem))
+        except NoStackError as error:
+            raise NoStackError(f"{failure}: {error.message}", details=error.details, hint=error.hint) from None
 
     def _of_lock(self, path: Path, name: str) -> StackEnd:
         python = self._interpreter(path)
@@ -185,25 +183,22 @@ class StackEnds:
 
     def _completed(self, candidates: Mapping[NormalizedName, Candidate], name: str, python: str) -> CandidateStack:
         """Return packages with the newest versions of further ones that they require."""
-        source = self._source(python)
-        source.fetch(candidates.values())
-        required = {d.name for candidate in candidates.values() for d in source.dependencies(candidate) or ()}
+        source, packages = self._source(python), tuple(candidates.values())
+        source.fetch(packages)
+        required = {d.name for candidate in packages for d in source.dependencies(candidate) or ()}
         stack = dict(candidates)
         if required - candidates.keys():
-            pins = tuple(
-                RootRequirement(requirement=Requirement(f"{c.name}==={c.version}"), origin=f"`{name}`")
-                for c in candidates.values()
-            )
+            pins = (Requirement(f"{c.name}==={c.version}") for c in packages)
             own = self.setup.context.problem
-            # Also yanked versions stay as they are.
-            policy = replace(own.policy, retained=frozenset((c.name, c.version) for c in candidates.values()))
-            problem = replace(own, roots=pins, target=self._target(python), policy=policy)
-            try:
-                completed = resolve_baseline(problem, IndexCandidates(self.setup.client, problem))
-            except NoStackError as error:
-                message = f"`{name}` lacks packages that it requires, and nothing completes it: {error.message}"
-                raise NoStackError(message, details=error.details, hint=error.hint) from None
-            stack = {**completed.by_name, **stack}
+            problem = replace(
+                own,
+                roots=tuple(RootRequirement(requirement=pin, origin=f"`{name}`") for pin in pins),
+                target=self._target(python),
+                # Also yanked versions stay as they are.
+                policy=replace(own.policy, retained=frozenset((c.name, c.version) for c in packages)),
+            )
+            failure = f"`{name}` lacks packages that it requires, and nothing completes it"
+            stack = {**self._newest(problem, failure).by_name, **stack}
         return CandidateStack(stack[package] for package in sorted(stack))
 
     def _candidate(self, name: NormalizedName, locked: LockedVersion, target: Target) -> Candidate | None:

@@ -12,6 +12,7 @@ from advisor.experiment.result import ArmResult, ExperimentResult
 from knowledge.domain.ratio import Ratio
 
 _WITHOUT_RATIO = {"reference": "what the others are compared with", "open": "too few rounds"}
+_WITHOUT_RUN = ("failed", "not tried")
 _MOST_ARMS = 5
 """Arms besides the choice that are listed one by one if details are not asked for."""
 
@@ -24,6 +25,8 @@ def experiment_lines(report: AdviceResult) -> Iterator[str]:
     certificate = result.certificate
     yield _choice_text(result)
     yield certificate.text
+    if certificate.untried:
+        yield f"{count(len(certificate.untried), 'other arm')} could not be tried"
     effort = f"{count(certificate.measured_arms, 'arm')} ran, {count(certificate.rounds, 'round')}, "
     yield f"{effort}{certificate.minutes:g} minutes on {certificate.machine_name}"
     if result.choice.has_reduced_precision:
@@ -32,7 +35,7 @@ def experiment_lines(report: AdviceResult) -> Iterator[str]:
         noise = "" if result.control.is_significant() else ": no difference, as it must be"
         yield f"the same stack twice (A/A): {_ratio(result.control)}{noise}"
     if result.disturbance:
-        yield f"some runs were repeated: {result.disturbance}"
+        yield f"some runs do not count: {result.disturbance}"
 
 
 def arm_rows(report: AdviceResult, *, details: bool) -> Iterator[tuple[str, str, str]]:
@@ -40,14 +43,14 @@ def arm_rows(report: AdviceResult, *, details: bool) -> Iterator[tuple[str, str,
     result = report.experiment
     if result is None:
         return
-    ran = [arm for arm in result.arms if arm.verdict not in ("not run", "failed")]
+    ran = [arm for arm in result.arms if arm.verdict not in ("not run", *_WITHOUT_RUN)]
     listed = ran if details else ran[:_MOST_ARMS]
     for arm in listed:
         yield arm_label(arm), arm.verdict, _ratio(arm.ratio) if arm.ratio else _WITHOUT_RATIO.get(arm.verdict, "")
     if len(ran) > len(listed):
         yield count(len(ran) - len(listed), "more arm"), "", "`--details` lists them"
-    for arm in (arm for arm in result.arms if arm.verdict == "failed"):
-        yield arm_label(arm), "failed", arm.failure
+    for arm in (arm for arm in result.arms if arm.verdict in _WITHOUT_RUN):
+        yield arm_label(arm), arm.verdict, arm.failure
 
 
 def arm_label(result: ArmResult) -> str:
