@@ -11,8 +11,9 @@ it is still slower, the path to it is searched again: then differences hid each 
 A failure is isolated in the same way. A stack that cannot be built or that fails in another way than the bad one is
 unresolved, as in delta debugging: the path is divided at another stack.
 
-All statements hold together with the confidence, at every moment (:mod:`advisor.experiment.paired_runs`): each of the
-`2 n` parts of a path can be compared. `python -m benchmarks.bisection` compares this with other methods.
+The statements of the first search hold together with the confidence, at every moment
+(:mod:`advisor.experiment.paired_runs`): each of the `2 n` parts of a path can be compared. Further searches, and other
+middles after a failure, are not allowed for. `python -m benchmarks.bisection` compares this with other methods.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Bisection:
         add: Makes a combination the next arm of the laboratory.
         budget_seconds: Time until it ends.
         tolerance: Loss of speed that does not matter, as a fraction.
-        confidence: Probability that all statements hold.
+        confidence: Probability that all statements of one search hold.
         notify: Called before each run with the round and the combination; ``None`` stands for the control.
         runs: The runs.
         controls: Runs of the good stack and of its control (A/A).
