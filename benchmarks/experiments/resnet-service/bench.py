@@ -7,7 +7,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-REQUESTS = 300
+REQUESTS = 100
 LEVELS = ((64, 3), (128, 4), (256, 6), (512, 3))
 
 
