@@ -66,9 +66,11 @@ class Outcome:
         return f"| {name} | {len(self.labels)} | {cells} | {self.minutes:.1f}, {end} | {self.all_minutes:.1f} |"
 
     def _cell(self, arm: int) -> str:
-        ratio = self.speeds[arm]
-        interval = f" {ratio.speedup:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if arm != REFERENCE else ""
-        return f"{self.labels[arm]}{interval}"
+        return f"{self.labels[arm]} {_text(self.speeds[arm]) if arm != REFERENCE else ''}".rstrip()
+
+
+def _text(ratio: Ratio | None) -> str:
+    return f"{ratio.speedup:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else "no ratio"
 
 
 def unmeasured_arm(session: AdviceSession) -> ExperimentArm:
@@ -122,19 +124,22 @@ def measure(directory: Path, options: ExperimentOptions, rounds: int) -> Outcome
                 nonlocal early
                 minutes = (time.monotonic() - started) / 60
                 if minutes < EARLY_MINUTES:
-                    early = running.experiment.decision.choice
+                    early = running.experiment.last_decision().choice
                 print(f"{minutes:.1f} min, round {number}: {running.label(arm)}", flush=True)
 
             result = experiment.run(notify)
             minutes = (time.monotonic() - started) / 60
-            print("\n".join(f"{arm.arm.label}: {arm.verdict}, {arm.rounds} rounds" for arm in result.arms))
+            for arm in (result.choice, *result.arms):
+                print(f"{arm.arm.label or 'the newest stack'}: {arm.verdict}, {arm.rounds} rounds, {_text(arm.ratio)}")
             arms, last = experiment.laboratory.arms, experiment.experiment.decision.choice
             same = [n for n, a in enumerate(arms) if (a.stack, a.settings) == (advice.stack, advice.settings)]
             arms += [] if same else [advice]
             started = time.monotonic()
             speeds = speeds_of_all(experiment, rounds)
+            for number, ratio in speeds.items():
+                print(f"{experiment.label(number)}: {_text(ratio)} in {rounds} rounds of all arms", flush=True)
             return Outcome(
-                choices=(same[0] if same else len(arms) - 1, last if result.ending == "certain" else early, last),
+                choices=(same[0] if same else len(arms) - 1, last if minutes < EARLY_MINUTES else early, last),
                 is_certain=result.certificate.is_certain,
                 speeds=speeds,
                 labels=[experiment.label(number) for number in range(len(arms))],

@@ -1,6 +1,7 @@
 """Compare policies of experiments: regret after some minutes, minutes until it is certain, wrong statements.
 
     python -m benchmarks.planner [--problems 200] [--kind mixed|equal|uneven|informed|replay] [--arms 12]
+        [--policy NAME]
 
 Simulated machines: with `mixed`, two of five changes do something, and nothing is known before. `equal`: no change does
 anything. `uneven`: as `equal`, but arms have noise of different sizes. `informed`: predictions are as uncertain as they
@@ -181,7 +182,7 @@ def play(
     plan = Plan(budget_seconds=60.0 * MINUTES[-1], tolerance=TOLERANCE, policy=policy, seed=seed)
     history = [(0.0, REFERENCE)]
     experiment = Experiment(plan=plan, arms=[*machine.arms], laboratory=machine)
-    experiment.notify = lambda *_: history.append((machine.time, experiment.decision.choice))
+    experiment.notify = lambda *_: history.append((machine.time, experiment.last_decision().choice))
     experiment.run()
     history.append((machine.time, experiment.decision.choice))
     return history, experiment
@@ -193,12 +194,15 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--kind", default="mixed", choices=("mixed", "equal", "uneven", "informed", "replay"))
     parser.add_argument("--arms", type=int, default=12)
+    parser.add_argument("--policy", choices=POLICIES, help="one of them (default: all)")
     options = parser.parse_args()
     tables = recorded_tables() if options.kind == "replay" else []
     if tables:
         print(f"{len(tables)} recorded blocks and models, {sum(len(table) for table, _ in tables)} arms")
     print(f"{'policy':20} " + " ".join(f"{m:>3} min" for m in MINUTES) + "  certain after  never  wrong  changed")
     for name, policy in POLICIES.items():
+        if options.policy not in (None, name):
+            continue
         regrets: dict[int, list[float]] = defaultdict(list)
         stops, wrong, changed = [], 0, 0
         for seed in range(options.problems):

@@ -1,26 +1,33 @@
 """Which arm of an experiment to choose, and whether more measurements could change that.
 
-The first arm is the reference: what the project would get without the experiment. Another one is chosen only if it is
-certainly faster. An arm is dropped once another arm is certainly faster. The choice is certain once no arm that is left
-can be faster than it by more than the tolerance.
+The first arm is the reference: what the project would get without the experiment. An arm is dropped once another arm is
+certainly faster. The choice is certain once no arm that is left can be faster than it by more than the tolerance.
 
-All statements of an experiment hold together with the confidence. A part of the error is for arms that never ran,
-because it is too improbable that one of them is better. The rest is divided among the comparisons of the true best arm
-with each other one (Bonferroni); the comparisons of other arms can do no harm.
+All statements that something is certain hold together with the confidence. A part of the error is for arms that never
+ran, because it is too improbable that one of them is better. The rest is divided among the comparisons of the true best
+arm with each other one (Bonferroni); the comparisons of other arms can do no harm.
+
+While an experiment runs, another arm than the reference is chosen only if it is certainly faster. At its end there is
+one more look, with Student's t-test: an arm may be chosen that is faster, although an interval that holds at all times
+is too wide to say so. All in all, the probability to choose an arm that is not faster than the reference is at most one
+half of the error above, because only one side of the intervals matters, and that of the last look.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from advisor.experiment.belief import Belief
 from advisor.experiment.paired_runs import Fit, PairedRuns
 from knowledge.domain.ratio import CONFIDENCE
+from knowledge.evidence.paired_ratio import student_quantile
 
 _NEVER_RUN = 0.01
 """Probability that an arm which never ran is better than the choice by more than the tolerance."""
+_LAST_LOOK = 0.03
+"""Probability that the last look chooses an arm that is not faster than the reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +84,40 @@ class Race:
         """
         fit = self.runs.fit()
         self._drop(fit)
-        alive = [arm for arm in range(len(belief.mean)) if arm not in self.dropped]
-        faster = [arm for arm in alive if arm and fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)]
-        best = max(faster, key=lambda arm: fit.difference(arm, 0), default=0)
-        # Fewer changes are right if nothing can be better by more than the tolerance; the reference has none.
-        parts = [arm for arm in alive if arm in (0, *faster) and set(self.changes[arm]) < set(self.changes[best])]
-        for choice in (*sorted(parts, key=lambda arm: len(self.changes[arm])), best):
+        alive = self._alive(belief)
+        for choice in self._faster(fit, alive, lambda arm: fit.half_width(arm, 0, error=self.error)):
             decision = self._decision(choice, fit, belief, alive)
             if decision.is_certain:
-                return decision
+                break
         return decision
+
+    def last_decision(self, belief: Belief) -> Decision:
+        """Return which arm to choose when no more runs follow.
+
+        Args:
+            belief: What is expected of the arms, also of those that never ran.
+        """
+        decision, fit = self.decide(belief), self.runs.fit()
+        arms = [arm for arm in fit.arms if arm]
+        if decision.is_certain or not arms or not fit.degrees:
+            return decision
+        quantile, alive = student_quantile(1 - _LAST_LOOK / len(arms), fit.degrees), self._alive(belief)
+        faster = self._faster(fit, alive, lambda arm: quantile * fit.deviation(arm, 0))
+        choice = next(arm for arm in faster if fit.difference(faster[-1], arm) <= self.tolerance)
+        return self._decision(choice, fit, belief, alive)
+
+    def _alive(self, belief: Belief) -> list[int]:
+        return [arm for arm in range(len(belief.mean)) if arm not in self.dropped]
+
+    def _faster(self, fit: Fit, alive: Sequence[int], half_width: Callable[[int], float]) -> list[int]:
+        """Return the best of the arms that are faster than the reference, or the reference, after the parts of it.
+
+        Fewer changes are right if nothing can be better by more than the tolerance; the reference has none.
+        """
+        faster = [arm for arm in alive if arm and fit.difference(arm, 0) > half_width(arm)]
+        best = max(faster, key=lambda arm: fit.difference(arm, 0), default=0)
+        parts = [arm for arm in alive if arm in (0, *faster) and set(self.changes[arm]) < set(self.changes[best])]
+        return [*sorted(parts, key=lambda arm: len(self.changes[arm])), best]
 
     def _drop(self, fit: Fit) -> None:
         alive = [arm for arm in fit.arms if arm not in self.dropped]

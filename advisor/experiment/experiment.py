@@ -185,8 +185,8 @@ class Experiment:
             self.results[max(arm, REFERENCE)].append(run.result)
         if is_reference:
             self.controls.add(round_number, arm, run.seconds)
+        self.race.runs.add(round_number, max(arm, REFERENCE), run.seconds, is_second=arm == CONTROL)
         if arm != CONTROL:
-            self.race.runs.add(round_number, arm, run.seconds)
             self.counts[arm] += 1
 
     def run(self) -> None:
@@ -198,7 +198,11 @@ class Experiment:
                     break
         except KeyboardInterrupt:
             self.ending = "interrupted"
-        self.decision = self.race.decide(self.belief())
+        self.decision = self.last_decision()
+
+    def last_decision(self) -> Decision:
+        """Return which arm to choose if the experiment ended now."""
+        return self.race.last_decision(self.belief())
 
     def _is_over(self) -> bool:
         if REFERENCE in self.failures:

@@ -37,11 +37,11 @@ class PairedRuns:
 
     def __init__(self) -> None:
         """Create runs without any round."""
-        self._rounds: dict[int, dict[int, float]] = defaultdict(dict)
+        self._rounds: dict[int, dict[tuple[int, bool], float]] = defaultdict(dict)
 
-    def add(self, round_number: int, arm: int, seconds: float) -> None:
-        """Add a run; a later run of the same arm in the same round replaces it."""
-        self._rounds[round_number][arm] = math.log(seconds)
+    def add(self, round_number: int, arm: int, seconds: float, *, is_second: bool = False) -> None:
+        """Add the first or the second run of an arm in a round; a later one of the same kind replaces it."""
+        self._rounds[round_number][arm, is_second] = math.log(seconds)
 
     def fit(self) -> Fit:
         """Return the speeds of the arms that ran together with others, relative to the first of them."""
@@ -49,18 +49,18 @@ class PairedRuns:
         import numpy as np
 
         rounds = [runs for runs in self._rounds.values() if len(runs) > 1]
-        arms = sorted({arm for runs in rounds for arm in runs})
+        arms = sorted({arm for runs in rounds for arm, _ in runs})
         place = {arm: number for number, arm in enumerate(arms)}
         information = np.zeros((len(arms), len(arms)))
         score = np.zeros(len(arms))
         total = 0.0
         for runs in rounds:
-            places = [place[arm] for arm in runs]
+            places = [place[arm] for arm, _ in runs]
             centred = np.array(list(runs.values()))
             centred -= centred.mean()
-            information[np.ix_(places, places)] -= 1 / len(runs)
-            information[places, places] += 1
-            score[places] -= centred
+            np.subtract.at(information, np.ix_(places, places), 1 / len(runs))
+            np.add.at(information, (places, places), 1)
+            np.subtract.at(score, places, centred)
             total += float(centred @ centred)
         groups = _groups(information)
         if len(arms) < 2:
@@ -117,14 +117,24 @@ class Fit:
             return 0.0
         return float(self.logarithms[self.arms.index(arm)] - self.logarithms[self.arms.index(other)])
 
-    def half_width(self, arm: int, other: int, *, error: float) -> float:
-        """Return half the interval of a difference, which misses the truth at any time with this probability."""
+    def _spread(self, arm: int, other: int) -> float:
+        """Return the variance of a difference, in variances of a run; infinite if it is not known."""
         if self.degrees < 1 or arm not in self.arms or other not in self.arms:
             return math.inf
         i, j = self.arms.index(arm), self.arms.index(other)
         if self.groups[i] != self.groups[j]:
             return math.inf
-        spread = float(self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j])
+        return float(self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j])
+
+    def deviation(self, arm: int, other: int) -> float:
+        """Return the standard deviation of a difference; infinite if it is not known."""
+        return math.sqrt(self._spread(arm, other) * self.variance)
+
+    def half_width(self, arm: int, other: int, *, error: float) -> float:
+        """Return half the interval of a difference, which misses the truth at any time with this probability."""
+        spread = self._spread(arm, other)
+        if not math.isfinite(spread):
+            return math.inf
         return math.sqrt(spread * self.variance) * anytime_quantile(spread, self.degrees, error=error)
 
     def ratio(self, arm: int, other: int, *, error: float) -> Ratio | None:
@@ -135,9 +145,8 @@ class Fit:
         half = self.half_width(arm, other, error=error)
         if not math.isfinite(half) or half == 0:
             return None
-        i, j = self.arms.index(arm), self.arms.index(other)
-        variance = self.variance * float(self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j])
-        return Ratio(mean=self.difference(arm, other), variance=variance, quantile=half / math.sqrt(variance))
+        deviation = self.deviation(arm, other)
+        return Ratio(mean=self.difference(arm, other), variance=deviation**2, quantile=half / deviation)
 
 
 def anytime_quantile(spread: float, degrees: float, *, error: float) -> float:

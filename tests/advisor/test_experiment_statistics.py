@@ -123,6 +123,58 @@ def test_the_reference_stays_unless_another_arm_is_certainly_faster() -> None:
     assert {0, 1} <= race.dropped
 
 
+def test_the_last_look_chooses_a_gain_that_is_not_certain_at_all_times_and_no_smaller_one() -> None:
+    arms = [(), (_change("gain"),), (_change("small"),), (_change("unclear"),)]
+    race, belief, random = (
+        Race(tolerance=0.02, changes=arms, most_arms=16),
+        prior_belief(arms),
+        np.random.default_rng(5),
+    )
+    for number in range(6):
+        for arm, gain in enumerate((0.0, 0.045, 0.0, 0.0)):
+            race.runs.add(number, arm, math.exp(random.normal(-gain, 0.018)))
+
+    assert race.decide(belief).choice == 0
+    last = race.last_decision(belief)
+    assert (last.choice, last.is_certain) == (1, False)
+    # A combination that is faster by less than the tolerance has a change too many.
+    arms.append((*arms[1], *arms[2]))
+    for number in range(6, 12):
+        for arm, gain in ((0, 0.0), (1, 0.045), (4, 0.055)):
+            race.runs.add(number, arm, math.exp(random.normal(-gain, 0.018)))
+    assert race.last_decision(prior_belief(arms)).choice == 1
+
+
+def test_the_last_look_rarely_chooses_one_of_many_equal_arms() -> None:
+    arms = [(), *((_change(str(number)),) for number in range(12))]
+    belief, changed = prior_belief(arms), 0
+    for seed in range(200):
+        race, random = Race(tolerance=0.0, changes=arms, most_arms=24), np.random.default_rng(seed)
+        for number in range(4):
+            for arm in range(len(arms)):
+                race.runs.add(number, arm, math.exp(random.normal(0, 0.02)))
+        changed += race.last_decision(belief).choice != 0
+
+    # Of 200 experiments with an error of 0.03, more than 13 are wrong with probability 0.005.
+    assert 0 < changed <= 13
+
+
+def test_a_second_run_of_the_reference_counts_as_one_of_its_runs() -> None:
+    runs, random = PairedRuns(), np.random.default_rng(1)
+    for number in range(10):
+        for arm in (0, 1):
+            runs.add(number, arm, math.exp(random.normal(0, 0.01)))
+    once = runs.fit()
+    for number in range(10):
+        runs.add(number, 0, math.exp(random.normal(0, 0.01)), is_second=True)
+    twice = runs.fit()
+
+    # The spread of a difference is 1 + 1/2 runs instead of 1 + 1, in each of ten rounds.
+    assert once.covariance[1, 1] == pytest.approx(2 / 10)
+    assert twice.covariance[1, 1] == pytest.approx(1.5 / 10)
+    assert (once.degrees, twice.degrees) == (9, 19)
+
+
 def test_a_change_that_adds_nothing_is_not_a_part_of_the_choice() -> None:
     gain, nothing = _change("gain"), _change("nothing")
     arms = [(), (gain,), (gain, nothing)]

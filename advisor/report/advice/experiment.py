@@ -84,9 +84,11 @@ def experiment_record(result: ExperimentResult) -> dict[str, Any]:
 
 
 def _choice_text(result: ExperimentResult) -> str:
-    if result.choice.ratio is None:
-        return "the newest stack without settings: no arm is certainly faster"
-    return f"{result.choice.arm.label}: {_ratio(result.choice.ratio)} as the newest versions"
+    ratio = result.choice.ratio
+    if ratio is None:
+        return "the newest stack without settings: no arm is clearly faster"
+    probably = "" if ratio.low > 1 else "probably "
+    return f"{result.choice.arm.label}: {probably}{_ratio(ratio)} as the newest versions"
 
 
 def _precision_text(result: ExperimentResult) -> str:
