@@ -52,6 +52,7 @@ class ExperimentResult:
         arms: The other arms, the fastest first.
         certificate: What is certain.
         control: Speed of the reference over itself (A/A); ``None`` if it did not run twice often enough.
+        noise: Standard deviation of the logarithm of a run's seconds within a round.
         ending: Why it ended.
         block: Name of the block of its observations.
         disturbance: Why some runs do not count; empty if all do.
@@ -61,6 +62,7 @@ class ExperimentResult:
     arms: tuple[ArmResult, ...]
     certificate: Certificate
     control: Ratio | None
+    noise: float
     ending: Ending
     block: str
     disturbance: str = ""

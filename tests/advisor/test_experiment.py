@@ -52,6 +52,7 @@ def test_the_faster_release_is_found_locked_and_certified(advisor: Advisor, inde
     text = " ".join(completed.stdout.split())
     assert re.search(r"lib==1\.1: 1\.\d\d times as fast \[1\.\d\d, 1\.\d\d\] as the newest versions", text)
     assert "within 2 % of the best of 5 arms with 95 % confidence" in text
+    assert re.search(r"; a run varies by \d+\.\d %", text)
     lock = tomllib.loads((project / "pylock.toml").read_text())
     assert [(p["name"], p["version"]) for p in lock["packages"]] == [("lib", "1.1")]
     certificate = lock["tool"]["advisor"]["certificate"]

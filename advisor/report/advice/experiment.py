@@ -28,7 +28,8 @@ def experiment_lines(report: AdviceResult) -> Iterator[str]:
     if certificate.untried:
         yield f"{count(len(certificate.untried), 'other arm')} could not be tried"
     effort = f"{count(certificate.measured_arms, 'arm')} ran, {count(certificate.rounds, 'round')}, "
-    yield f"{effort}{certificate.minutes:g} minutes on {certificate.machine_name}"
+    effort += f"{certificate.minutes:g} minutes on {certificate.machine_name}"
+    yield f"{effort}; a run varies by {100 * result.noise:.1f} %"
     if result.choice.has_reduced_precision:
         yield _precision_text(result)
     if result.control is not None:
