@@ -23,7 +23,7 @@ from advisor.report.layout import Layout
 from knowledge.domain.errors import InputError
 from pi_runners.execution.campaign import Block
 from tests.advisor.factories import MACHINE
-from tests.advisor.test_stack_pair import end, pair
+from tests.advisor.stack_pairs import end, pair
 
 NUMBER = 12
 
