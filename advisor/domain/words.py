@@ -70,8 +70,8 @@ def size_texts(size: int, other: int) -> tuple[str, str]:
 
 
 def memory_text(size: int | None) -> str:
-    """Return the memory of a machine in GiB; empty if it is not known."""
-    return "" if size is None else f"{size / 2**30:g} GiB"
+    """Return the memory of a machine in GiB, with four digits; empty if it is not known."""
+    return "" if size is None else f"{float(f'{size / 2**30:.4g}'):g} GiB"
 
 
 def rate_text(rate: float | None, unit: str) -> str:

@@ -9,11 +9,11 @@ stacks are built, and no number of culprits is assumed. At the end, the bad stac
 it is still slower, the path to it is searched again: then differences hid each other.
 
 A failure is isolated in the same way. A stack that cannot be built or that fails in another way than the bad one is
-unresolved, as in delta debugging: the path is divided at another stack.
+unresolved, as in delta debugging: the path is divided at another stack. A failure counts only if the good stack runs
+after it: otherwise the machine fails, not the stack.
 
-The statements of the first search hold together with the confidence, at every moment
-(:mod:`advisor.experiment.paired_runs`): each of the `2 n` parts of a path can be compared. Further searches, and other
-middles after a failure, are not allowed for. `python -m benchmarks.bisection` compares this with other methods.
+All statements hold together with the confidence, at every moment (:mod:`advisor.experiment.paired_runs`), also those of
+several searches. `python -m benchmarks.bisection` compares this with other methods.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PathSection(NamedTuple):
 
 
 class _EndedError(Exception):
-    """Raised when the next run would not end within the budget, or too many runs were disturbed."""
+    """Raised when the good stack fails, the next run would exceed the budget, or too many runs were disturbed."""
 
 
 @dataclass
@@ -72,11 +72,12 @@ class Bisection:
         add: Makes a combination the next arm of the laboratory.
         budget_seconds: Time until it ends.
         tolerance: Loss of speed that does not matter, as a fraction.
-        confidence: Probability that all statements of one search hold.
+        confidence: Probability that all statements hold.
         notify: Called before each run with the round and the combination; ``None`` stands for the control.
         runs: The runs.
         controls: Runs of the good stack and of its control (A/A).
-        failures: Why combinations failed.
+        failures: Why combinations failed, each twice.
+        last_failures: Why combinations failed when they did so last.
         culprits: Parts of paths that explain the loss, each of one difference, unless none in between could run.
         without: The bad stack without the culprits, once it is known.
         verdict: What is certain about the bad stack.
@@ -94,6 +95,7 @@ class Bisection:
     runs: PairedRuns = field(default_factory=PairedRuns)
     controls: PairedRuns = field(default_factory=PairedRuns)
     failures: dict[Combination, str] = field(default_factory=dict)
+    last_failures: dict[Combination, str] = field(default_factory=dict)
     culprits: list[PathSection] = field(default_factory=list)
     without: Combination | None = None
     verdict: Verdict = "open"
@@ -108,8 +110,10 @@ class Bisection:
         self._numbers: dict[Combination, int] = {}
         self._open: tuple[PathSection, ...] = ()
         self._disturbed = 0
+        self._search = 0
         self._end = self.laboratory.now() + self.budget_seconds
         self.earlier_runs = 0
+        self.earlier_rounds: set[int] = set()
         for combination in self.whole:
             self._number(combination)
 
@@ -129,8 +133,8 @@ class Bisection:
             for arm in (own, CONTROL) if combination == GOOD else (own,):
                 for number, run in self.laboratory.earlier_runs(arm):
                     self._record(number, combination, run, is_control=arm == CONTROL)
-                    self.rounds = max(self.rounds, number + 1)
                     self.earlier_runs += 1
+                    self.earlier_rounds.add(number)
         return self._numbers[combination]
 
     def _record(self, round_number: int, combination: Combination, run: ArmRun, *, is_control: bool) -> None:
@@ -152,9 +156,6 @@ class Bisection:
 
     def _run(self) -> None:
         self.verdict = self.compare(self.whole)
-        if GOOD in self.failures:
-            self.ending = "good-failed"
-            return
         if self.verdict == "failing":
             self._isolate(self._search_failure)
         elif self.verdict == "slower":
@@ -164,7 +165,7 @@ class Bisection:
     def _isolate(self, search: Callable[[PathSection], None]) -> None:
         """Search the path to the bad stack, then those to the bad stack without the culprits, until it recovers."""
         high = self.bad
-        for _ in range(_MOST_SEARCHES):
+        for self._search in range(_MOST_SEARCHES):
             earlier = len(self.culprits)
             search(PathSection(GOOD, high))
             self.without = high = self.without_culprits()
@@ -228,8 +229,12 @@ class Bisection:
 
     @property
     def error(self) -> float:
-        """Probability that one of the comparisons ever misses the truth: the parts of a path are a binary tree."""
-        return (1 - self.confidence) / (2 * len(self.needs) + 2)
+        """Probability that one of the comparisons of the current search ever misses the truth.
+
+        The shares of the searches, 3/4, 3/16 and so on, add up to 1. A search compares the whole path, the parts of a
+        binary tree (a part whose middle fails is not compared), and stacks without some of the culprits.
+        """
+        return (1 - self.confidence) * 3 * 0.25 ** (self._search + 1) / (3 * len(self.needs) + 2)
 
     def _search_loss(self, whole: PathSection) -> None:
         """Find the parts of one difference that are certainly slower at their end than at their beginning."""
@@ -274,8 +279,6 @@ class Bisection:
         shift = self.rounds % len(combinations)
         for combination in (*combinations[shift:], *combinations[:shift]):
             self._measure(combination)
-            if GOOD in self.failures:
-                break
         self.rounds += 1
 
     # Failures
@@ -305,20 +308,28 @@ class Bisection:
     # Runs
 
     def _measure(self, combination: Combination | None) -> None:
-        """Run a combination, or the control; a failure is repeated once to be sure."""
+        """Run a combination, or the control; its failure counts if the good stack still runs."""
         stack = GOOD if combination is None else combination
         if stack in self.failures:
             return
-        failure = ""
-        for _ in range(2):
-            run = self._quiet_run(combination, stack)
-            if run.seconds is not None:
-                self._record(self.rounds, stack, run, is_control=combination is None)
-                return
-            failure = run.failure
-        self.failures[stack] = failure
+        run = self._run_twice(combination)
+        if run.seconds is not None:
+            self._record(self.rounds, stack, run, is_control=combination is None)
+            return
+        # A full disk or a lost network says nothing about the stack.
+        check = run if stack == GOOD else self._run_twice(GOOD)
+        if check.seconds is None:
+            self.failures[GOOD], self.ending = check.failure, "good-failed"
+            raise _EndedError
+        self.failures[stack] = run.failure
 
-    def _quiet_run(self, combination: Combination | None, stack: Combination) -> ArmRun:
+    def _run_twice(self, combination: Combination | None) -> ArmRun:
+        """Run a combination, or the control; a failure is repeated once to be sure."""
+        run = self._quiet_run(combination)
+        return run if run.seconds is not None else self._quiet_run(combination)
+
+    def _quiet_run(self, combination: Combination | None) -> ArmRun:
+        stack = GOOD if combination is None else combination
         while True:
             arm = self._number(stack)
             needed = self.laboratory.seconds_of(arm) if self.counts[GOOD] else 0.0
@@ -329,6 +340,8 @@ class Bisection:
             run = self.laboratory.run(self.rounds, CONTROL if combination is None else arm)
             if not run.disturbance:
                 self._disturbed = 0
+                if run.seconds is None:
+                    self.last_failures[stack] = run.failure
                 return run
             self._disturbed += 1
             if self._disturbed >= _MOST_DISTURBED:

@@ -108,7 +108,7 @@ class Laboratory(ABC):
         return False
 
     def earlier_runs(self, arm: int) -> Iterable[tuple[int, ArmRun]]:
-        """Yield the runs of an arm in earlier experiments, each after the number of its round."""
+        """Yield the runs of an arm in earlier experiments, each after the number of its round, which is negative."""
         return ()
 
     def now(self) -> float:
@@ -324,7 +324,6 @@ class Experiment:
         runs = [*self.laboratory.earlier_runs(arm)]
         for number, run in runs:
             self.record(number, arm, run)
-            self.rounds = max(self.rounds, number + 1)
         return len(runs)
 
     @property

@@ -17,6 +17,7 @@ _ENDINGS = {
     "time": "the time is over",
     "interrupted": "interrupted",
     "disturbed": "other programs disturbed the measurements all the time",
+    "good-failed": "the program began to fail with good",
 }
 _MOST_LISTED = 12
 """Differences that the text lists if none of them is a culprit."""
@@ -67,7 +68,11 @@ def bisection_json(result: ProjectBisection) -> dict[str, Any]:
         "slowdown": _ratio_record(result.slowdown),
         "failure": result.failure,
         "culprits": [
-            {"differences": [d._asdict() for d in c.differences], "slowdown": _ratio_record(c.slowdown)}
+            {
+                "differences": [d._asdict() for d in c.differences],
+                "slowdown": _ratio_record(c.slowdown),
+                "share": c.share,
+            }
             for c in result.culprits
         ],
         "pins": list(result.pins),
@@ -76,7 +81,7 @@ def bisection_json(result: ProjectBisection) -> dict[str, Any]:
         "remaining": _ratio_record(result.remaining),
         "unresolved": [{"stack": stack, "failure": failure} for stack, failure in result.unresolved],
         "control": _ratio_record(state.control_ratio()),
-        "rounds": state.rounds,
+        "rounds": result.rounds,
         "combinations": result.combinations,
         "minutes": round(result.minutes, 2),
         "minutes_left": round(result.minutes_left, 1),
@@ -99,6 +104,14 @@ def bisection_markdown(result: ProjectBisection) -> str:
         "",
         f"The program ({result.machine.program.text}) ran with two sets of packages and with sets in between, in fresh",
         f"processes that take turns.{'' if result.failure else ' Intervals hold with 95 % confidence.'}",
+        "",
+        "## Differences",
+        "",
+        *(f"- {label}: {_end_text(end)}" for label, end in (("good", result.pair.good), ("bad", result.pair.bad))),
+        "",
+        "| package or setting | good | bad |",
+        "| --- | --- | --- |",
+        *(f"| {d.name} | {d.good or 'absent'} | {d.bad or 'absent'} |" for d in result.pair.all),
         "",
         "## Figures",
         "",
@@ -181,16 +194,14 @@ def _culprit_rows(result: ProjectBisection) -> Iterator[tuple[str, str]]:
     for culprit in result.culprits:
         yield (
             " with ".join(difference.text for difference in culprit.differences),
-            _share_text(culprit, result.slowdown),
+            _share_text(culprit),
         )
 
 
-def _share_text(culprit: Culprit, whole: Ratio | None) -> str:
-    if culprit.slowdown is None:
-        return "explains the failure" if whole is None else ""
-    share = ratio_text(culprit.slowdown.speedup, "percent")
-    total = f" of {ratio_text(whole.speedup, 'percent')} %" if whole else ""
-    return f"explains {share} %{total} {interval_text(culprit.slowdown, 'percent')}"
+def _share_text(culprit: Culprit) -> str:
+    if culprit.slowdown is None or culprit.share is None:
+        return "explains the failure"
+    return f"explains {100 * culprit.share:.0f} % of the loss: {slowdown_text(culprit.slowdown)}"
 
 
 def _recovery_lines(result: ProjectBisection) -> Iterator[str]:
@@ -233,7 +244,8 @@ def _open_lines(result: ProjectBisection) -> Iterator[str]:
             yield f"not explained: without the culprits, bad is {slowdown_text(result.remaining, 'good')}"
         yield f"no further difference costs {_tolerance(result)} alone; a smaller `--tolerance` finds smaller ones"
     if state.ending in _ENDINGS:
-        needed = f": about {max(1, round(result.minutes_left))} more minutes are needed"
+        minutes = max(1, round(result.minutes_left))
+        needed = "" if state.ending == "good-failed" else f": about {minutes} more minutes are needed"
         yield f"{_ENDINGS[state.ending]}{needed}; the same command continues"
     for stack, failure in result.unresolved:
         yield f"`{stack}` does not run: {failure}"
@@ -242,7 +254,7 @@ def _open_lines(result: ProjectBisection) -> Iterator[str]:
 
 
 def _effort_lines(result: ProjectBisection) -> Iterator[str]:
-    stacks, rounds = count(result.combinations, "stack"), count(result.bisection.rounds, "round")
+    stacks, rounds = count(result.combinations, "stack"), count(result.rounds, "round")
     yield f"{stacks}, {rounds}, {result.minutes:.1f} minutes on {machine_name(result.machine.hardware)}"
     if control := result.bisection.control_ratio():
         noise = "" if control.is_significant() else ": no difference, as it must be"

@@ -146,6 +146,24 @@ def test_a_bisection_names_the_package_that_fails_to_import(
     assert document["is_recovered"] is True
 
 
+@pytest.mark.slow
+def test_a_package_that_hangs_is_named_long_before_the_end_of_the_budget(
+    advisor_here: Advisor, index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("advisor.api.measurements.laboratory._LEAST_FIRST_TIMEOUT_SECONDS", 6.0)
+    project, good, _ = packages(index, tmp_path, {}, letters="ac")
+    add(index, "pc", "2.0", code="import time\ntime.sleep(900)")
+    pylock(project / "pylock.toml", index, {"pa": "2.0", "pc": "2.0"})
+    monkeypatch.chdir(project)
+
+    completed = advisor_here("bisect", "--good", good, *LIMITS, "--format", "json", "--index-url", index.url)
+
+    document = json.loads(completed.stdout)
+    assert (completed.returncode, document["verdict"], document["ending"]) == (1, "failing", "complete")
+    assert culprits(document) == [["pc"]]
+    assert document["minutes"] < 2
+
+
 def dependent_pair(index: PackageIndex, tmp_path: Path, operator: str) -> tuple[Path, str, str]:
     """Return a project whose `pa` requires the slow `pb`, with its good and its bad lock."""
     names = ["pa", "pb", "pc"]

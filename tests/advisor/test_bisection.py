@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
 
 import hypothesis
 import pytest
 from hypothesis import strategies
 
+from advisor.api.measurements.bisect import ProjectBisection
+from advisor.api.measurements.laboratory import MachineLaboratory
 from advisor.experiment.bisection import Bisection, Combination, is_same_failure
 from advisor.experiment.experiment import CONTROL, ArmRun, Laboratory
+from advisor.report.bisection import bisection_json, bisection_markdown, bisection_text
+from advisor.report.layout import Layout
+from knowledge.domain.errors import InputError
+from pi_runners.execution.campaign import Block
+from tests.advisor.factories import MACHINE
+from tests.advisor.stack_pairs import end, pair
 
 NUMBER = 12
 
@@ -48,7 +59,7 @@ class SimulatedMachine(Laboratory):
     def earlier_runs(self, arm: int) -> Iterator[tuple[int, ArmRun]]:
         for number, ran, was_control, seconds in self.earlier:
             if (ran, was_control) == (self.arms[max(arm, 0)], arm == CONTROL):
-                yield number, ArmRun(seconds=seconds)
+                yield number - len(self.earlier), ArmRun(seconds=seconds)
 
     def seconds_of(self, arm: int) -> float:
         return 1.0
@@ -166,6 +177,34 @@ def test_a_failing_good_stack_ends_it() -> None:
     assert bisection.ending == "good-failed"
 
 
+def test_a_good_stack_that_begins_to_fail_ends_the_search_at_once() -> None:
+    machine = SimulatedMachine(added({3: 0.06}))
+    machine.failure = lambda c: "" if machine.runs < 40 or c else "no space"
+    bisection = bisected(machine)
+
+    assert (bisection.verdict, bisection.ending) == ("slower", "good-failed")
+    assert machine.runs < 60
+
+
+@pytest.mark.parametrize("last", [1, 10, 20])
+def test_an_outage_is_the_failure_of_no_difference(last: int) -> None:
+    machine = SimulatedMachine(added({3: 0.06}))
+    machine.failure = lambda c: "no space" if machine.runs > last else ""
+    bisection = bisected(machine)
+
+    assert bisection.ending == "good-failed"
+    assert set(bisection.failures) == {frozenset()}
+    assert machine.runs <= last + 4
+
+
+def test_all_searches_share_the_error() -> None:
+    single = bisected(SimulatedMachine(added({3: 0.06})))
+    hidden = bisected(SimulatedMachine(lambda c: 0.08 if c & {1, 7} else 0.0))
+
+    assert single.error * (3 * NUMBER + 2) == pytest.approx(0.05 * 3 / 4)
+    assert hidden.error * (3 * NUMBER + 2) == pytest.approx(0.05 * 3 / 16)
+
+
 def test_the_budget_ends_it_with_what_is_known() -> None:
     bisection = bisected(SimulatedMachine(added({3: 0.06}), deviation=0.05), budget=40)
 
@@ -184,6 +223,8 @@ def test_runs_of_an_earlier_bisection_are_not_repeated() -> None:
     bisection = bisected(second)
 
     assert bisection.earlier_runs == first.runs > 0
+    assert len(bisection.earlier_rounds) == len({number for number, *_ in first.results})
+    assert min(number for number, *_ in second.results) == 0
     assert names(bisection) == [[3], [5]]
     assert second.runs < whole.runs
 
@@ -224,3 +265,97 @@ def test_every_combination_has_what_it_needs_and_the_loss_is_recovered(
 )
 def test_failures_are_the_same_whatever_their_numbers_are(failure: str, other: str, same: bool) -> None:
     assert is_same_failure(failure, other) is same
+
+
+def project(machine: SimulatedMachine, number: int = 4, budget: float = 5_000) -> ProjectBisection:
+    """Return a bisection of packages `p0`, `p1` and so on, on a simulated machine."""
+    stacks = [end({f"p{n}": version for n in range(number)}, settings={"threads": 2}) for version in "12"]
+    computer: Any = SimpleNamespace(
+        hardware=replace(MACHINE, memory_bytes=25_197_568_000),
+        program=SimpleNamespace(text="`python bench.py`"),
+        block=SimpleNamespace(name="block"),
+        disturbance=None,
+        is_over_time=False,
+        check_limits=lambda *_: None,
+        seconds_of=machine.seconds_of,
+        timeout_seconds=lambda *, is_first: 120.0 if is_first else 30.0,
+    )
+    stacks_pair = pair(stacks[0], replace(stacks[1], name="requirements.txt", settings={}))
+    bisection = Bisection(needs=stacks_pair.needs, laboratory=machine, add=machine.arms.append, budget_seconds=budget)
+    return ProjectBisection(pair=stacks_pair, machine=computer, bisection=bisection)
+
+
+def report(result: ProjectBisection) -> str:
+    result.run(lambda *_: None)
+    return bisection_text(result, Layout(width=1000))
+
+
+def test_the_shares_of_two_culprits_add_up() -> None:
+    result = project(SimulatedMachine(added({0: math.log(1.3), 2: math.log(1.15)})))
+    text = report(result)
+
+    assert [round(culprit.share or 0, 2) for culprit in result.culprits] == [0.65, 0.35]
+    assert re.search(r"p0 1 -> 2 +explains 65 % of the loss: (29|30)\.\d % slower \[", text)
+    assert [round(c["share"], 2) for c in bisection_json(result)["culprits"]] == [0.65, 0.35]
+
+
+def test_the_report_says_that_good_began_to_fail() -> None:
+    machine = SimulatedMachine(added({3: 0.06}))
+    machine.failure = lambda c: "no space" if machine.runs > 40 else ""
+    text = report(project(machine))
+
+    assert "the program began to fail with good; the same command continues" in text
+    assert "`good` does not run: no space" in text
+    assert "more minutes" not in text
+
+
+def test_good_that_fails_before_anything_is_certain_is_refused() -> None:
+    machine = SimulatedMachine(added({}))
+    machine.failure = lambda c: "no space" if machine.runs > 3 else ""
+
+    with pytest.raises(InputError, match="the program fails with the good stack, `lock`: no space"):
+        project(machine).run(lambda *_: None)
+
+
+def test_a_bad_stack_that_hangs_longer_than_the_budget_is_named() -> None:
+    machine = SimulatedMachine(added({}), failure=lambda c: "killed after 120 seconds" if c else "")
+
+    with pytest.raises(InputError, match="fails with the bad stack, `requirements.txt`: killed after 120 s") as error:
+        project(machine, budget=3).run(lambda *_: None)
+
+    # Five differences: log2(6) + 1 failing stacks, twice two minutes each.
+    assert "`--budget 15m`" in error.value.hint
+
+
+def test_a_failure_after_the_verdict_is_listed_and_is_not_the_verdict() -> None:
+    machine = SimulatedMachine(added({3: 0.06}))
+    result = project(machine)
+    machine.failure = lambda c: "crash" if c == result.bisection.bad and result.bisection.verdict == "slower" else ""
+    text = report(result)
+
+    assert (result.bisection.verdict, result.failure) == ("slower", "")
+    assert "`bad` does not run: crash" in text
+    assert ": the program is slower\n" in bisection_markdown(result)
+
+
+def test_the_text_for_an_issue_has_both_versions_of_every_difference() -> None:
+    result = project(SimulatedMachine(added({3: 0.06})))
+    report(result)
+    lines = bisection_markdown(result).splitlines()
+
+    assert "- good: lock: Python 3.11, 4 packages, threads=2" in lines
+    assert "- bad: requirements.txt: Python 3.11, 4 packages" in lines
+    assert {"| p0 | 1 | 2 |", "| p3 | 1 | 2 |", "| threads | 2 | absent |"} <= set(lines)
+    assert "- memory: 23.47 GiB" in lines
+
+
+def test_a_run_is_killed_after_a_multiple_of_the_time_of_the_reference() -> None:
+    laboratory = object.__new__(MachineLaboratory)
+    laboratory.block = Block(name="b", arms=(), rounds=1, hardware=MACHINE, timeout_seconds=600)
+    laboratory.slowest, laboratory._seconds = 20, {}
+    seconds = [laboratory.timeout_seconds(is_first=False)]
+    for reference in (1, 4):
+        laboratory._seconds = {0: reference}
+        seconds += [laboratory.timeout_seconds(is_first=is_first) for is_first in (False, True)]
+
+    assert seconds == [600, 30, 120, 80, 120]

@@ -353,6 +353,7 @@ def test_runs_of_a_profiled_workload_count_in_the_next_experiment_and_certify_a_
         experiment.session.write_locks([tmp_path / "pylock.toml"])
 
     assert experiment.experiment.earlier_runs == 16
+    assert [number for number, _ in experiment.laboratory.earlier_runs(0)] == [*range(-8, 0)]
     assert result.choice.ratio is not None
     assert result.choice.ratio.speedup == pytest.approx(1 / (0.9 * 0.5 + 0.1 * 3), rel=0.01)
     assert result.choice.results == (0.5,) * 8

@@ -22,7 +22,7 @@ from advisor.api.measurements.stack_ends import StackEnds
 from advisor.api.options import ProjectOptions
 from advisor.api.stores import open_writable_store
 from advisor.domain.progress import activity
-from advisor.experiment.bisection import GOOD, Bisection, Combination, PathSection
+from advisor.experiment.bisection import GOOD, Bisection, Combination, PathSection, is_same_failure
 from advisor.experiment.stack_pair import StackDifference, StackPair
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, UnavailableError
@@ -30,6 +30,8 @@ from knowledge.domain.ratio import Ratio
 
 _FEWEST_RUNS = 12
 """Runs in which two stacks can differ clearly: the first ones, and three rounds with the control."""
+_SLOWEST = 20.0
+"""Duration of a run over that of the good stack, from which on it is killed: it hangs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +41,12 @@ class Culprit:
     Attributes:
         differences: Differences that change together.
         slowdown: Time with them over the time without them; ``None`` for a failure.
+        share: Their share of the whole loss, of logarithms, which add up; ``None`` for a failure.
     """
 
     differences: tuple[StackDifference, ...]
     slowdown: Ratio | None
+    share: float | None
 
 
 @dataclass(kw_only=True)
@@ -68,7 +72,8 @@ class ProjectBisection:
             notify: Called before each run with the round and the combination; ``None`` stands for the control.
 
         Raises:
-            InputError: If the good stack fails, an end exceeds a limit, or the budget is too small.
+            InputError: If the good stack fails before anything is certain, an end exceeds a limit, or the budget is too
+                small.
             UnavailableError: If the machine is disturbed all the time.
         """
         started = time.monotonic()
@@ -92,11 +97,14 @@ class ProjectBisection:
 
     def _check_ending(self) -> None:
         bisection, machine = self.bisection, self.machine
+        if bisection.verdict != "open":
+            return
         if bisection.ending == "disturbed" and bisection.counts[GOOD] < 2 and machine.disturbance:
             raise UnavailableError(
                 f"the machine is not quiet: {machine.disturbance.reason}", hint=machine.disturbance.remedy
             )
-        is_early = bisection.ending == "time" and bisection.verdict == "open" and bisection.counts[GOOD] < 2
+        self._check_failing_bad()
+        is_early = bisection.ending == "time" and bisection.counts[GOOD] < 2
         if is_early or (bisection.ending == "good-failed" and machine.is_over_time):
             run, budget = machine.seconds_of(0), bisection.budget_seconds
             least = math.ceil(max(run, budget / 2 if machine.is_over_time else 0) * _FEWEST_RUNS / 60)
@@ -112,6 +120,20 @@ class ProjectBisection:
                 "does not ignore",
             )
 
+    def _check_failing_bad(self) -> None:
+        """Refuse a budget that ended before the failure of the bad stack was certain."""
+        bisection = self.bisection
+        failure = bisection.last_failures.get(bisection.bad)
+        if bisection.ending != "time" or failure is None or bisection.counts[bisection.bad]:
+            return
+        failing_runs = 2 * (math.log2(len(self.pair.groups) + 1) + 1)
+        least = math.ceil(failing_runs * self.machine.timeout_seconds(is_first=True) / 60)
+        raise InputError(
+            f"the budget of {bisection.budget_seconds:g} s is too small: the program fails with the bad stack, "
+            f"`{self.pair.bad.name}`: {failure}",
+            hint=f"a search for the reason needs up to `--budget {least}m` if every failing run hangs",
+        )
+
     @property
     def has_loss(self) -> bool:
         """Whether the bad stack is certainly slower, or fails."""
@@ -119,8 +141,8 @@ class ProjectBisection:
 
     @property
     def failure(self) -> str:
-        """How the bad stack fails; empty if it does not."""
-        return self.bisection.failures.get(self.bisection.bad, "")
+        """How the bad stack fails; empty if that is not the verdict."""
+        return self.bisection.failures[self.bisection.bad] if self.bisection.verdict == "failing" else ""
 
     @property
     def slowdown(self) -> Ratio | None:
@@ -139,9 +161,15 @@ class ProjectBisection:
     @property
     def culprits(self) -> tuple[Culprit, ...]:
         """What explains the loss, the largest part first."""
+        whole = self.slowdown
         culprits = [
-            Culprit(differences=self.pair.differences_in(section.differences), slowdown=self._slowdown(section))
+            Culprit(
+                differences=self.pair.differences_in(section.differences),
+                slowdown=own,
+                share=min(1.0, own.mean / whole.mean) if own and whole else None,
+            )
             for section in self.bisection.culprits
+            for own in (self._slowdown(section),)
         ]
         return tuple(sorted(culprits, key=lambda c: -c.slowdown.mean if c.slowdown else 0.0))
 
@@ -163,10 +191,18 @@ class ProjectBisection:
 
     @property
     def unresolved(self) -> tuple[tuple[str, str], ...]:
-        """Stacks that fail in another way than the bad one, each with the failure."""
-        failure = self.failure if self.bisection.verdict == "failing" else None
-        failures = self.bisection.failures.items()
-        return tuple((self.pair.name(c), f) for c, f in failures if c != self.bisection.bad and f != failure)
+        """Stacks whose failures are not explained, each with the failure: good, and those that fail in another way."""
+        is_failing, failures = self.bisection.verdict == "failing", self.bisection.failures
+        return tuple(
+            (self.pair.name(combination), failure)
+            for combination, failure in failures.items()
+            if combination == GOOD or not (is_failing and is_same_failure(failure, self.failure))
+        )
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds, with those of earlier bisections that count."""
+        return self.bisection.rounds + len(self.bisection.earlier_rounds)
 
     @property
     def combinations(self) -> int:
@@ -227,7 +263,7 @@ def open_bisection(
             block=experiment_block(setup, program, [pair.arm(frozenset(range(len(pair.groups))))], budget),
             # Observations name versions, not files: those of stacks that differ in files alone cannot be matched.
             earlier=[] if pair.has_equal_versions else earlier_rounds(program, store),
-            kills_slow_arms=False,
+            slowest=_SLOWEST,
         )
         bisection = Bisection(
             needs=pair.needs,

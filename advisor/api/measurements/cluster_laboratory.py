@@ -67,11 +67,8 @@ class ClusterLaboratory(ProjectLaboratory):
         return self._nodes or super().hardware
 
     def earlier_runs(self, arm: int) -> Iterator[tuple[int, ArmRun]]:
-        """Yield the runs of an arm in earlier experiments on the same machines, once these are known."""
-        if self._nodes is not None:
-            for number, run in super().earlier_runs(arm):
-                # The rounds of this experiment have numbers from 0.
-                yield number - len(self.earlier), run
+        """Return the runs of an arm in earlier experiments on the same machines, once these are known."""
+        return iter(()) if self._nodes is None else super().earlier_runs(arm)
 
     def run_rounds(self, numbers: Sequence[int], arms: Sequence[int]) -> Iterator[tuple[int, int, ArmRun]]:
         """Run rounds as tasks of a campaign; yield the runs with their rounds and arms.

@@ -49,8 +49,6 @@ _BUILD_SECONDS = 10.0
 _DOWNLOAD_BYTES_PER_SECOND = 20e6
 _UNPACKED_FACTOR = 4.0
 """Size of an environment over that of its wheels, about."""
-_SLOWEST = 5.0
-"""Duration of a run over that of the reference, from which on it is killed: such an arm is not the fastest."""
 _LEAST_TIMEOUT_SECONDS = 30.0
 _LEAST_FIRST_TIMEOUT_SECONDS = 120.0
 """Duration of an arm's first run, which may compile, before which it is not killed."""
@@ -73,7 +71,7 @@ class MachineLaboratory(Laboratory):
         earlier: Rounds of earlier experiments.
         recalled: Observations of those runs in them that count here.
         last_start: When the last run that counts was started, ISO 8601 in UTC; empty if there is none.
-        kills_slow_arms: Whether a run that takes many times longer than the reference is killed.
+        slowest: Duration of a run over that of the reference, from which on it is killed: such an arm is not the best.
         disturbance: What disturbed the last disturbed run.
         is_over_time: Whether the first run of the reference was killed at the end of the budget.
         builds_here: Whether this machine builds the environments.
@@ -89,7 +87,7 @@ class MachineLaboratory(Laboratory):
     earlier: Sequence[Sequence[Observation]] = ()
     recalled: list[Observation] = field(default_factory=list)
     last_start: str = ""
-    kills_slow_arms: bool = True
+    slowest: float = 5.0
     disturbance: Instability | None = None
     is_over_time: bool = False
     builds_here: bool = True
@@ -116,7 +114,8 @@ class MachineLaboratory(Laboratory):
         if reason := self.excess(measured):
             return ArmRun(seconds=None, failure=reason, is_untried=True)
         for is_first in (True, False) if self._fills_caches(number) else (False,):
-            self._measurement.limit_runs(self._limit(is_first=is_first))
+            limit = self.timeout_seconds(is_first=is_first)
+            self._measurement.limit_runs(min(limit, self.block.timeout_seconds))
             started = time.monotonic()
             control = replace(measured, number=_CONTROL_NUMBER, reference=False)
             observations = self._measurement.run(round_number, control if arm == CONTROL else measured)
@@ -129,12 +128,12 @@ class MachineLaboratory(Laboratory):
             self._seconds[number] = time.monotonic() - started
         return self._result(observations)
 
-    def _limit(self, *, is_first: bool) -> float:
-        """Return the seconds after which the next run is killed; the first run of an arm may take longer."""
-        if not self.kills_slow_arms or REFERENCE not in self._seconds:
+    def timeout_seconds(self, *, is_first: bool) -> float:
+        """Return the seconds after which a run is killed, unless the block has fewer; a first run may take longer."""
+        if REFERENCE not in self._seconds:
             return self.block.timeout_seconds
         least = _LEAST_FIRST_TIMEOUT_SECONDS if is_first else _LEAST_TIMEOUT_SECONDS
-        return min(max(least, _SLOWEST * self._seconds[REFERENCE]), self.block.timeout_seconds)
+        return max(least, self.slowest * self._seconds[REFERENCE])
 
     def _fills_caches(self, arm: int) -> bool:
         """Whether the next run of an arm is slower than later ones: its environment is new, or its settings compile."""
@@ -245,13 +244,16 @@ class MachineLaboratory(Laboratory):
         return 2 * run + _BUILD_SECONDS + size / _DOWNLOAD_BYTES_PER_SECOND
 
     def earlier_runs(self, arm: int) -> Iterator[tuple[int, ArmRun]]:
-        """Yield the runs of an arm in earlier experiments: with an equal stack, and equal settings in the same way."""
+        """Yield the runs of an arm in earlier experiments: with an equal stack, and equal settings in the same way.
+
+        The rounds of this experiment have numbers from 0, and earlier ones those before.
+        """
         own, benchmark = self.arms[max(arm, REFERENCE)], self.program.benchmark
         labels = {run.label for run in self.program.runs(map(str, own.stack.versions), self.hardware)}
         options = "" if benchmark is None else benchmark.option_text(own.settings)
         python = self.setup.locker.target(own.python or self.setup.python).python_minor
         content = stack_content(own.stack.versions.items(), own.settings.items(), python)
-        for number, observations in enumerate(self.earlier):
+        for number, observations in enumerate(self.earlier, -len(self.earlier)):
             if observations[0].hardware.identity != self.hardware.identity:
                 continue
             arms: dict[tuple[bool, int], dict[str, Observation]] = {}
