@@ -142,8 +142,8 @@ class Bisection:
             return
         if combination == GOOD:
             self.controls.add(round_number, CONTROL if is_control else 0, run.seconds)
+        self.runs.add(round_number, self._number(combination), run.seconds, is_second=is_control)
         if not is_control:
-            self.runs.add(round_number, self._number(combination), run.seconds)
             self.counts[combination] += 1
 
     def run(self) -> None:

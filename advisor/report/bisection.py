@@ -242,7 +242,8 @@ def _open_lines(result: ProjectBisection) -> Iterator[str]:
     if state.verdict == "slower" and state.ending == "complete" and not state.is_recovered:
         if result.remaining is not None and result.culprits:
             yield f"not explained: without the culprits, bad is {slowdown_text(result.remaining, 'good')}"
-        yield f"no further difference costs {_tolerance(result)} alone; a smaller `--tolerance` finds smaller ones"
+        if not result.unresolved:
+            yield f"no further difference costs {_tolerance(result)} alone; a smaller `--tolerance` finds smaller ones"
     if state.ending in _ENDINGS:
         minutes = max(1, round(result.minutes_left))
         needed = "" if state.ending == "good-failed" else f": about {minutes} more minutes are needed"
