@@ -72,7 +72,7 @@ class Certificate:
             )
         number = len(self.open)
         others = f"{number} of {self.arms} arms may be more than {100 * self.tolerance:g} % faster"
-        return f"not certain: {others}; about {max(1, round(self.minutes_left))} more minutes would decide"
+        return f"not certain: {others}; about {count(max(1, round(self.minutes_left)), 'more minute')} would decide"
 
     def open_lines(self) -> Iterator[str]:
         """Yield what is open, in words."""

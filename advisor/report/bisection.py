@@ -245,8 +245,8 @@ def _open_lines(result: ProjectBisection) -> Iterator[str]:
         if not result.unresolved:
             yield f"no further difference costs {_tolerance(result)} alone; a smaller `--tolerance` finds smaller ones"
     if state.ending in _ENDINGS:
-        minutes = max(1, round(result.minutes_left))
-        needed = "" if state.ending == "good-failed" else f": about {minutes} more minutes are needed"
+        minutes = count(max(1, round(result.minutes_left)), "more minute")
+        needed = "" if state.ending == "good-failed" else f": it needs about {minutes}"
         yield f"{_ENDINGS[state.ending]}{needed}; the same command continues"
     for stack, failure in result.unresolved:
         yield f"`{stack}` does not run: {failure}"

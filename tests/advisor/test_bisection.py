@@ -306,7 +306,7 @@ def test_the_report_says_that_good_began_to_fail() -> None:
 
     assert "the program began to fail with good; the same command continues" in text
     assert "`good` does not run: no space" in text
-    assert "more minutes" not in text
+    assert "more minute" not in text
 
 
 def test_good_that_fails_before_anything_is_certain_is_refused() -> None:
