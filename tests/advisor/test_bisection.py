@@ -15,13 +15,14 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from advisor.api.measurements.bisect import ProjectBisection
+from advisor.api.measurements.bisect import Culprit, ProjectBisection
 from advisor.api.measurements.laboratory import MachineLaboratory
 from advisor.experiment.bisection import Bisection, Combination, PathSection, is_same_failure
 from advisor.experiment.experiment import CONTROL, ArmRun, Laboratory
 from advisor.report.bisection import bisection_json, bisection_markdown, bisection_text
 from advisor.report.layout import Layout
 from knowledge.domain.errors import InputError
+from knowledge.domain.ratio import Ratio
 from pi_runners.execution.campaign import Block
 from tests.advisor.factories import MACHINE
 from tests.advisor.stack_pairs import end, pair
@@ -343,6 +344,17 @@ def test_noise_gives_no_share_above_100_percent() -> None:
     assert max(percents) == 100
 
 
+@pytest.mark.parametrize(("variance", "has_shares"), [(1e-4, True), (1e-6, False)])
+def test_culprits_cost_more_than_the_loss_only_if_that_is_certain(
+    variance: float, has_shares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    culprit = Culprit(differences=(), slowdown=Ratio(mean=0.06, variance=variance), share=1.2)
+    monkeypatch.setattr(ProjectBisection, "slowdown", Ratio(mean=0.05, variance=1e-6))
+    monkeypatch.setattr(ProjectBisection, "culprits", (culprit,))
+
+    assert project(SimulatedMachine(added({}))).has_shares is has_shares
+
+
 def test_the_rounds_and_minutes_of_earlier_bisections_count() -> None:
     first = SimulatedMachine(added({3: 0.06}))
     result = project(first)
@@ -406,6 +418,15 @@ def test_good_that_fails_before_anything_is_certain_is_refused() -> None:
 
     with pytest.raises(InputError, match="the program fails with the good stack, `lock`: no space"):
         project(machine).run(lambda *_: None)
+
+
+def test_a_budget_in_which_the_bad_stack_cannot_run_is_refused() -> None:
+    machine = SimulatedMachine(added({}), earlier=[(number, frozenset(), False, 1.0) for number in range(4)])
+    machine.seconds_of = lambda arm: 1.0 if arm == 0 else 10.5  # type: ignore[method-assign]
+    result = project(machine, budget=8)
+
+    with pytest.raises(InputError, match="the budget of 8 s is too small: the next run takes about 10.5 s"):
+        result.run(lambda *_: None)
 
 
 def test_a_bad_stack_that_hangs_longer_than_the_budget_is_named() -> None:

@@ -105,13 +105,16 @@ class ProjectBisection:
                 f"the machine is not quiet: {machine.disturbance.reason}", hint=machine.disturbance.remedy
             )
         self._check_failing_bad()
-        is_early = bisection.ending == "time" and bisection.counts[GOOD] < 2
+        has_both = bisection.counts[GOOD] > 1 and bisection.counts[bisection.bad] > 0
+        is_early = bisection.ending == "time" and not has_both
         if is_early or (bisection.ending == "good-failed" and machine.is_over_time):
-            run, budget = machine.seconds_of(0), bisection.budget_seconds
-            least = math.ceil(max(run, budget / 2 if machine.is_over_time else 0) * _FEWEST_RUNS / 60)
+            run, first, budget = machine.seconds_of(0), machine.seconds_of(1), bisection.budget_seconds
+            least = math.ceil((first + max(run, budget / 2 if machine.is_over_time else 0) * _FEWEST_RUNS) / 60)
+            takes = "one run takes longer"
+            if not machine.is_over_time:
+                takes = f"the next run takes about {max(run, first):.1f} s, with the building of its environment"
             raise InputError(
-                f"the budget of {budget:g} s is too small: one run takes "
-                f"{'longer' if machine.is_over_time else f'about {run:.1f} s'}",
+                f"the budget of {budget:g} s is too small: {takes}",
                 hint=f"two stacks need at least about `--budget {least}m`; a smaller benchmark needs less",
             )
         if bisection.ending == "good-failed":
