@@ -77,7 +77,7 @@ class Bisection:
         runs: The runs.
         controls: Runs of the good stack and of its control (A/A).
         failures: Why combinations failed, each twice.
-        last_failures: Why combinations failed when they did so last.
+        last_failures: Why combinations failed in their last run.
         culprits: Parts of paths that explain the loss, each of one difference, unless none in between could run.
         without: The bad stack without the culprits, once it is known.
         verdict: What is certain about the bad stack.
@@ -340,6 +340,7 @@ class Bisection:
             run = self.laboratory.run(self.rounds, CONTROL if combination is None else arm)
             if not run.disturbance:
                 self._disturbed = 0
+                self.last_failures.pop(stack, None)
                 if run.seconds is None:
                     self.last_failures[stack] = run.failure
                 return run
@@ -376,5 +377,5 @@ class Bisection:
 
 def is_same_failure(failure: str, other: str) -> bool:
     """Return whether two failures have the same message, whatever numbers and addresses it has."""
-    own, others = (re.sub(r"0x[0-9a-fA-F]+|[0-9]+", "0", text) for text in (failure, other))
+    own, others = (re.sub(r"0x[0-9a-fA-F]+|[0-9]+(\.[0-9]+)?", "0", text) for text in (failure, other))
     return own == others

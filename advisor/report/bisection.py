@@ -15,7 +15,7 @@ from knowledge.domain.ratio import Ratio
 
 _ENDINGS = {
     "time": "the time is over",
-    "interrupted": "interrupted",
+    "interrupted": "the measurements were interrupted",
     "disturbed": "other programs disturbed the measurements all the time",
     "good-failed": "the program began to fail with good",
 }
@@ -41,10 +41,10 @@ def bisection_text(result: ProjectBisection, layout: Layout, *, written: Path | 
             *labelled("bad", [_end_text(pair.bad)]),
             *labelled("result", _verdict_lines(result), "warning" if result.has_loss else "strong"),
         ],
-        labelled("explained", _culprit_rows(result)),
+        labelled("explained", [*_culprit_rows(result), *_excess_lines(result)]),
         [
             *labelled("recover", _recovery_lines(result), "good"),
-            *labelled("open", _open_lines(result)),
+            *labelled("open", [f"{fact}{advice}" for fact, advice in _open_lines(result)]),
         ],
         [
             *labelled("measured", _effort_lines(result)),
@@ -80,6 +80,7 @@ def bisection_json(result: ProjectBisection) -> dict[str, Any]:
         "is_recovered": state.is_recovered,
         "remaining": _ratio_record(result.remaining),
         "unresolved": [{"stack": stack, "failure": failure} for stack, failure in result.unresolved],
+        "unconfirmed": [{"stack": stack, "failure": failure} for stack, failure in result.unconfirmed],
         "control": _ratio_record(state.control_ratio()),
         "rounds": result.rounds,
         "combinations": result.combinations,
@@ -96,9 +97,12 @@ def bisection_markdown(result: ProjectBisection) -> str:
     figures = [
         *_verdict_lines(result),
         *(f"{name}: {text}" for name, text in _culprit_rows(result)),
+        *_excess_lines(result),
         *list(_recovery_lines(result))[:1],
         *_effort_lines(result),
     ]
+    # What the user can do about it says nothing to others.
+    unknown = [f"- {fact}" for fact, _ in _open_lines(result)]
     lines = [
         f"# {names}: the program {'fails' if result.failure else 'is slower'}",
         "",
@@ -117,6 +121,7 @@ def bisection_markdown(result: ProjectBisection) -> str:
         "",
         *(f"- {line}" for line in figures),
         "",
+        *(["## Not explained or not known yet", "", *unknown, ""] if unknown else []),
         "## Machine",
         "",
         *_machine_lines(result),
@@ -176,7 +181,7 @@ def _verdict_lines(result: ProjectBisection) -> Iterator[str]:
     if not result.pair.all:
         yield "the two stacks are equal: nothing was measured"
     elif verdict == "failing":
-        yield f"the program fails with bad, and runs with good; {number}"
+        yield f"the program fails with bad, and ran with good; {number}"
         yield result.failure
     elif loss is None:
         yield f"not known yet; {number}"
@@ -194,14 +199,23 @@ def _culprit_rows(result: ProjectBisection) -> Iterator[tuple[str, str]]:
     for culprit in result.culprits:
         yield (
             " with ".join(difference.text for difference in culprit.differences),
-            _share_text(culprit),
+            _culprit_text(culprit, has_share=result.has_shares),
         )
 
 
-def _share_text(culprit: Culprit) -> str:
+def _culprit_text(culprit: Culprit, *, has_share: bool) -> str:
     if culprit.slowdown is None or culprit.share is None:
         return "explains the failure"
-    return f"explains {100 * culprit.share:.0f} % of the loss: {slowdown_text(culprit.slowdown)}"
+    # Noise can make a share larger than the whole.
+    share = f"explains {min(100, 100 * culprit.share):.0f} % of the loss: " if has_share else ""
+    return f"{share}{slowdown_text(culprit.slowdown)}"
+
+
+def _excess_lines(result: ProjectBisection) -> Iterator[str]:
+    """Say why the culprits cost more than the whole loss, if they do."""
+    if not result.has_shares:
+        gain, is_one = "more than the loss: other differences make the program faster", len(result.culprits) == 1
+        yield gain if is_one else f"together {gain}, or a culprit costs less where another is"
 
 
 def _recovery_lines(result: ProjectBisection) -> Iterator[str]:
@@ -237,21 +251,25 @@ def _action(difference: StackDifference) -> str:
     return f"install the other file of `{name}`" if good else f"remove `{name}`"
 
 
-def _open_lines(result: ProjectBisection) -> Iterator[str]:
+def _open_lines(result: ProjectBisection) -> Iterator[tuple[str, str]]:
+    """Yield what is not explained or not known yet, each with what the user can do about it."""
     state = result.bisection
     if state.verdict == "slower" and state.ending == "complete" and not state.is_recovered:
         if result.remaining is not None and result.culprits:
-            yield f"not explained: without the culprits, bad is {slowdown_text(result.remaining, 'good')}"
+            yield f"not explained: without the culprits, bad is {slowdown_text(result.remaining, 'good')}", ""
         if not result.unresolved:
-            yield f"no further difference costs {_tolerance(result)} alone; a smaller `--tolerance` finds smaller ones"
+            smaller = "; a smaller `--tolerance` finds smaller ones"
+            yield f"no further difference costs {_tolerance(result)} alone", smaller
     if state.ending in _ENDINGS:
         minutes = count(max(1, round(result.minutes_left)), "more minute")
         needed = "" if state.ending == "good-failed" else f": it needs about {minutes}"
-        yield f"{_ENDINGS[state.ending]}{needed}; the same command continues"
+        yield _ENDINGS[state.ending], f"{needed}; the same command continues"
     for stack, failure in result.unresolved:
-        yield f"`{stack}` does not run: {failure}"
+        yield f"`{stack}` does not run: {failure}", ""
+    for stack, failure in result.unconfirmed:
+        yield f"`{stack}` failed, which is not certain yet: {failure}", ""
     if state.verdict == "slower" and not result.culprits and state.ending != "complete":
-        yield f"it is one or more of: {listed([difference.text for difference in result.pair.all], _MOST_LISTED)}"
+        yield f"it is one or more of: {listed([difference.text for difference in result.pair.all], _MOST_LISTED)}", ""
 
 
 def _effort_lines(result: ProjectBisection) -> Iterator[str]:

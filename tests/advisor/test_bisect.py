@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import tomllib
 from collections.abc import Mapping
@@ -161,7 +162,30 @@ def test_a_package_that_hangs_is_named_long_before_the_end_of_the_budget(
     document = json.loads(completed.stdout)
     assert (completed.returncode, document["verdict"], document["ending"]) == (1, "failing", "complete")
     assert culprits(document) == [["pc"]]
+    assert re.search(r"killed after [0-9]+ seconds, without an end", document["failure"])
     assert document["minutes"] < 2
+
+
+@pytest.mark.slow
+def test_a_repeated_bisection_soon_kills_a_stack_in_between_that_hangs(
+    advisor_here: Advisor, index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_LEAST_TIMEOUT_SECONDS", "_LEAST_FIRST_TIMEOUT_SECONDS"):
+        monkeypatch.setattr(f"advisor.api.measurements.laboratory.{name}", 4.0)
+    project, good, _ = packages(index, tmp_path, {"pd": 1.2})
+    versions = "importlib.metadata.version('pc'), importlib.metadata.version('pd')"
+    hang = f"if ({versions}) == ('2.0', '1.0'):\n    __import__('time').sleep(900)\n"
+    (project / "bench.py").write_text(PROGRAM + hang)
+    monkeypatch.chdir(project)
+    arguments = ("bisect", "--good", good, "--max-load", "100", "--format", "json", "--index-url", index.url)
+    first = json.loads(advisor_here(*arguments, "--budget", "4m").stdout)
+
+    again = json.loads(advisor_here(*arguments, "--budget", "100s").stdout)
+
+    assert [document["ending"] for document in (first, again)] == ["complete", "complete"]
+    assert culprits(again) == culprits(first) == [["pc", "pd"]]
+    assert 0 <= again["rounds"] - first["rounds"] <= 2
+    assert first["minutes"] / 2 < again["minutes"] < first["minutes"] + 1
 
 
 def dependent_pair(index: PackageIndex, tmp_path: Path, operator: str) -> tuple[Path, str, str]:

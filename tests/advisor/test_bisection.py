@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -14,18 +15,20 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from advisor.api.measurements.bisect import ProjectBisection
+from advisor.api.measurements.bisect import Culprit, ProjectBisection
 from advisor.api.measurements.laboratory import MachineLaboratory
-from advisor.experiment.bisection import Bisection, Combination, is_same_failure
+from advisor.experiment.bisection import Bisection, Combination, PathSection, is_same_failure
 from advisor.experiment.experiment import CONTROL, ArmRun, Laboratory
 from advisor.report.bisection import bisection_json, bisection_markdown, bisection_text
 from advisor.report.layout import Layout
 from knowledge.domain.errors import InputError
+from knowledge.domain.ratio import Ratio
 from pi_runners.execution.campaign import Block
 from tests.advisor.factories import MACHINE
 from tests.advisor.stack_pairs import end, pair
 
 NUMBER = 12
+GAIN = "more than the loss: other differences make the program faster"
 
 
 @dataclass
@@ -197,12 +200,23 @@ def test_an_outage_is_the_failure_of_no_difference(last: int) -> None:
     assert machine.runs <= last + 4
 
 
-def test_all_searches_share_the_error() -> None:
-    single = bisected(SimulatedMachine(added({3: 0.06})))
-    hidden = bisected(SimulatedMachine(lambda c: 0.08 if c & {1, 7} else 0.0))
+def test_the_comparisons_of_all_searches_share_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: dict[int, dict[PathSection, float]] = defaultdict(dict)
+    verdict_of = Bisection.verdict_of
 
-    assert single.error * (3 * NUMBER + 2) == pytest.approx(0.05 * 3 / 4)
-    assert hidden.error * (3 * NUMBER + 2) == pytest.approx(0.05 * 3 / 16)
+    def recorded(bisection: Bisection, part: PathSection) -> str:
+        errors[bisection._search][part] = bisection.error
+        return verdict_of(bisection, part)
+
+    monkeypatch.setattr(Bisection, "verdict_of", recorded)
+    # Many culprits need most comparisons in a search, and those that hide each other most searches.
+    bisected(SimulatedMachine(added(dict.fromkeys(range(NUMBER), 0.06))))
+    most = len(errors[0])
+    bisected(SimulatedMachine(lambda c: 0.08 if c & {1, 3, 5, 7, 9} else 0.0))
+
+    assert most >= 2 * NUMBER - 1
+    assert len(errors) == 5
+    assert most * sum(max(own.values()) for own in errors.values()) <= 0.05
 
 
 def test_the_budget_ends_it_with_what_is_known() -> None:
@@ -258,7 +272,7 @@ def test_every_combination_has_what_it_needs_and_the_loss_is_recovered(
 @pytest.mark.parametrize(
     ("failure", "other", "same"),
     [
-        ("killed after 600 seconds", "killed after 300 seconds", True),
+        ("killed after 120 seconds", "killed after 122.437 seconds", True),
         ("<object at 0x7f31>", "<object at 0x1a2b>", True),
         ("ImportError: a", "ImportError: b", False),
     ],
@@ -267,7 +281,9 @@ def test_failures_are_the_same_whatever_their_numbers_are(failure: str, other: s
     assert is_same_failure(failure, other) is same
 
 
-def project(machine: SimulatedMachine, number: int = 4, budget: float = 5_000) -> ProjectBisection:
+def project(
+    machine: SimulatedMachine, number: int = 4, budget: float = 5_000, recalled_seconds: float = 0.0
+) -> ProjectBisection:
     """Return a bisection of packages `p0`, `p1` and so on, on a simulated machine."""
     stacks = [end({f"p{n}": version for n in range(number)}, settings={"threads": 2}) for version in "12"]
     computer: Any = SimpleNamespace(
@@ -276,6 +292,7 @@ def project(machine: SimulatedMachine, number: int = 4, budget: float = 5_000) -
         block=SimpleNamespace(name="block"),
         disturbance=None,
         is_over_time=False,
+        recalled_seconds=recalled_seconds,
         check_limits=lambda *_: None,
         seconds_of=machine.seconds_of,
         timeout_seconds=lambda *, is_first: 120.0 if is_first else 30.0,
@@ -299,14 +316,100 @@ def test_the_shares_of_two_culprits_add_up() -> None:
     assert [c["share"] for c in bisection_json(result)["culprits"]] == [c.share for c in result.culprits]
 
 
+@pytest.mark.parametrize(
+    ("loss", "shares", "reason"),
+    [
+        (lambda c: 0.08 if c & {0, 2} else 0.0, [1, 1], f"together {GAIN}, or a culprit costs less where another is"),
+        (added({0: 0.2, 1: 0.1, 3: -0.15}), [1.33, 0.67], f"together {GAIN}, or"),
+        (added({0: 0.2, 3: -0.15}), [4], f" {GAIN}\n"),
+    ],
+)
+def test_culprits_that_cost_more_than_the_loss_have_no_shares_in_the_text(
+    loss: Callable[[Combination], float], shares: list[float], reason: str
+) -> None:
+    result = project(SimulatedMachine(loss))
+    text = report(result)
+
+    assert [c["share"] for c in bisection_json(result)["culprits"]] == pytest.approx(shares, rel=0.1)
+    for document in (text, bisection_markdown(result)):
+        assert reason in document
+        assert "of the loss: " not in document
+
+
+def test_noise_gives_no_share_above_100_percent() -> None:
+    texts = [report(project(SimulatedMachine(added({2: 0.06}), seed))) for seed in range(8)]
+    percents = [int(percent) for text in texts for percent in re.findall(r"explains (\d+) % of the loss", text)]
+
+    assert len(percents) == 8
+    assert max(percents) == 100
+
+
+@pytest.mark.parametrize(("variance", "has_shares"), [(1e-4, True), (1e-6, False)])
+def test_culprits_cost_more_than_the_loss_only_if_that_is_certain(
+    variance: float, has_shares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    culprit = Culprit(differences=(), slowdown=Ratio(mean=0.06, variance=variance), share=1.2)
+    monkeypatch.setattr(ProjectBisection, "slowdown", Ratio(mean=0.05, variance=1e-6))
+    monkeypatch.setattr(ProjectBisection, "culprits", (culprit,))
+
+    assert project(SimulatedMachine(added({}))).has_shares is has_shares
+
+
+def test_the_rounds_and_minutes_of_earlier_bisections_count() -> None:
+    first = SimulatedMachine(added({3: 0.06}))
+    result = project(first)
+    report(result)
+    again = project(SimulatedMachine(added({3: 0.06}), earlier=first.results), recalled_seconds=300.0)
+    text = report(again)
+
+    assert again.bisection.rounds == 0
+    assert again.rounds == result.rounds > 0
+    assert f"{result.rounds} rounds, 5.0 minutes" in text
+    assert bisection_json(again)["minutes"] == pytest.approx(5, abs=0.2)
+
+
+def test_a_stack_that_hangs_until_the_end_of_the_time_is_named() -> None:
+    machine = SimulatedMachine(added({3: 0.06}))
+
+    def hang(combination: Combination) -> str:
+        if len(combination) != 2:
+            return ""
+        machine.runs += 100
+        return "killed after 100 seconds"
+
+    machine.failure = hang
+    result = project(machine, budget=100)
+    text = report(result)
+
+    assert "the time is over: it needs about 5 more minutes; the same command continues" in text
+    assert "`good with p0==2 p1==2` failed, which is not certain yet: killed after 100 seconds" in text
+    assert "p1==2` failed, which is not certain yet" in bisection_markdown(result)
+    assert bisection_json(result)["unconfirmed"] == [
+        {"stack": "good with p0==2 p1==2", "failure": "killed after 100 seconds"}
+    ]
+
+
+def test_a_failure_that_a_second_run_does_not_confirm_is_not_listed() -> None:
+    machine = SimulatedMachine(added({3: 0.06}))
+    machine.failure = lambda c: "crash" if machine.runs == 9 else ""
+    result = project(machine)
+
+    assert "crash" not in report(result)
+    assert not result.unconfirmed
+
+
 def test_the_report_says_that_good_began_to_fail() -> None:
     machine = SimulatedMachine(added({3: 0.06}))
     machine.failure = lambda c: "no space" if machine.runs > 25 else ""
-    text = report(project(machine))
+    result = project(machine)
+    text = report(result)
 
     assert "the program began to fail with good; the same command continues" in text
     assert "`good` does not run: no space" in text
     assert "more minute" not in text
+    issue = bisection_markdown(result)
+    assert "- the program began to fail with good\n- `good` does not run: no space\n" in issue
+    assert "the same command" not in issue
 
 
 def test_good_that_fails_before_anything_is_certain_is_refused() -> None:
@@ -315,6 +418,15 @@ def test_good_that_fails_before_anything_is_certain_is_refused() -> None:
 
     with pytest.raises(InputError, match="the program fails with the good stack, `lock`: no space"):
         project(machine).run(lambda *_: None)
+
+
+def test_a_budget_in_which_the_bad_stack_cannot_run_is_refused() -> None:
+    machine = SimulatedMachine(added({}), earlier=[(number, frozenset(), False, 1.0) for number in range(4)])
+    machine.seconds_of = lambda arm: 1.0 if arm == 0 else 10.5  # type: ignore[method-assign]
+    result = project(machine, budget=8)
+
+    with pytest.raises(InputError, match="the budget of 8 s is too small: the next run takes about 10.5 s"):
+        result.run(lambda *_: None)
 
 
 def test_a_bad_stack_that_hangs_longer_than_the_budget_is_named() -> None:
@@ -352,10 +464,23 @@ def test_the_text_for_an_issue_has_both_versions_of_every_difference() -> None:
 def test_a_run_is_killed_after_a_multiple_of_the_time_of_the_reference() -> None:
     laboratory = object.__new__(MachineLaboratory)
     laboratory.block = Block(name="b", arms=(), rounds=1, hardware=MACHINE, timeout_seconds=600)
-    laboratory.slowest, laboratory._seconds = 20, {}
+    laboratory.slowest, laboratory._seconds, laboratory._recalled_seconds = 20, {}, {}
     seconds = [laboratory.timeout_seconds(is_first=False)]
-    for reference in (1, 4):
-        laboratory._seconds = {0: reference}
+    for earlier, here in ((None, 1.0), (None, 4.01), (4.0, None), (1.0, 4.0)):
+        laboratory._recalled_seconds = {} if earlier is None else {0: earlier}
+        laboratory._seconds = {} if here is None else {0: here}
         seconds += [laboratory.timeout_seconds(is_first=is_first) for is_first in (False, True)]
 
-    assert seconds == [600, 30, 120, 80, 120]
+    assert seconds == [600, 30, 120, 81, 120, 80, 120, 80, 120]
+
+
+def test_the_next_run_takes_as_long_as_in_an_earlier_experiment() -> None:
+    laboratory = object.__new__(MachineLaboratory)
+    laboratory.arms = [pair(end({"a": "1"}), end({"a": "2"})).arm(frozenset())]
+    laboratory._seconds, laboratory._recalled_seconds = {}, {}
+    unknown = laboratory.seconds_of(0)
+    laboratory._recalled_seconds = {0: 0.5}
+
+    assert unknown >= 20
+    # The first run in a process fills caches.
+    assert laboratory.seconds_of(0) == 1

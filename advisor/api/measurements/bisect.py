@@ -41,7 +41,8 @@ class Culprit:
     Attributes:
         differences: Differences that change together.
         slowdown: Time with them over the time without them; ``None`` for a failure.
-        share: Their share of the whole loss, of logarithms, which add up; ``None`` for a failure.
+        share: Their share of the whole loss, of logarithms; ``None`` for a failure. The sum of the shares is above 1 if
+            other differences make the program faster, or if culprits hide each other.
     """
 
     differences: tuple[StackDifference, ...]
@@ -57,7 +58,7 @@ class ProjectBisection:
         pair: The two stacks.
         machine: Where they run.
         bisection: Which stacks run next, and what is certain.
-        minutes: Time that it took.
+        minutes: Time that it took, with that of earlier bisections that counts.
     """
 
     pair: StackPair
@@ -85,7 +86,7 @@ class ProjectBisection:
         self.bisection.notify = notify
         self.bisection.run()
         self._check_ending()
-        self.minutes = (time.monotonic() - started) / 60
+        self.minutes = (time.monotonic() - started + self.machine.recalled_seconds) / 60
 
     def label(self, combination: Combination | None) -> str:
         """Return what a combination is, in a few words; ``None`` stands for the control."""
@@ -104,13 +105,16 @@ class ProjectBisection:
                 f"the machine is not quiet: {machine.disturbance.reason}", hint=machine.disturbance.remedy
             )
         self._check_failing_bad()
-        is_early = bisection.ending == "time" and bisection.counts[GOOD] < 2
+        has_both = bisection.counts[GOOD] > 1 and bisection.counts[bisection.bad] > 0
+        is_early = bisection.ending == "time" and not has_both
         if is_early or (bisection.ending == "good-failed" and machine.is_over_time):
-            run, budget = machine.seconds_of(0), bisection.budget_seconds
-            least = math.ceil(max(run, budget / 2 if machine.is_over_time else 0) * _FEWEST_RUNS / 60)
+            run, first, budget = machine.seconds_of(0), machine.seconds_of(1), bisection.budget_seconds
+            least = math.ceil((first + max(run, budget / 2 if machine.is_over_time else 0) * _FEWEST_RUNS) / 60)
+            takes = "one run takes longer"
+            if not machine.is_over_time:
+                takes = f"the next run takes about {max(run, first):.1f} s, with the building of its environment"
             raise InputError(
-                f"the budget of {budget:g} s is too small: one run takes "
-                f"{'longer' if machine.is_over_time else f'about {run:.1f} s'}",
+                f"the budget of {budget:g} s is too small: {takes}",
                 hint=f"two stacks need at least about `--budget {least}m`; a smaller benchmark needs less",
             )
         if bisection.ending == "good-failed":
@@ -166,12 +170,18 @@ class ProjectBisection:
             Culprit(
                 differences=self.pair.differences_in(section.differences),
                 slowdown=own,
-                share=min(1.0, own.mean / whole.mean) if own and whole else None,
+                share=own.mean / whole.mean if own and whole else None,
             )
             for section in self.bisection.culprits
             for own in (self._slowdown(section),)
         ]
         return tuple(sorted(culprits, key=lambda c: -c.slowdown.mean if c.slowdown else 0.0))
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether the culprits' losses can be parts of the whole: certainly, their sum is not larger."""
+        whole, losses = self.slowdown, [c.slowdown for c in self.culprits if c.slowdown]
+        return not whole or sum(own.mean - own.half_width for own in losses) <= whole.mean + whole.half_width
 
     @property
     def recovery(self) -> tuple[StackDifference, ...]:
@@ -200,6 +210,12 @@ class ProjectBisection:
         )
 
     @property
+    def unconfirmed(self) -> tuple[tuple[str, str], ...]:
+        """Stacks whose last run failed, each with the failure, which is not certain yet."""
+        failures = self.bisection.last_failures.items() - self.bisection.failures.items()
+        return tuple(sorted((self.pair.name(combination), failure) for combination, failure in failures))
+
+    @property
     def rounds(self) -> int:
         """Number of rounds, with those of earlier bisections that count."""
         return self.bisection.rounds + len(self.bisection.earlier_rounds)
@@ -212,7 +228,11 @@ class ProjectBisection:
     @property
     def minutes_left(self) -> float:
         """About how long it would still take; 0 if it is complete."""
-        return 0.0 if self.bisection.ending == "complete" else self.bisection.seconds_left() / 60
+        if self.bisection.ending == "complete":
+            return 0.0
+        # A stack that hangs does it twice.
+        failing = 2 * len(self.unconfirmed) * self.machine.timeout_seconds(is_first=True)
+        return (self.bisection.seconds_left() + failing) / 60
 
     @property
     def disturbance(self) -> str:

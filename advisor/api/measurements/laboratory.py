@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -93,6 +94,7 @@ class MachineLaboratory(Laboratory):
     builds_here: bool = True
     _measurement: BlockMeasurement = field(init=False)
     _seconds: dict[int, float] = field(default_factory=dict, init=False)
+    _recalled_seconds: dict[int, float] = field(default_factory=dict, init=False)
     _disturbed: int = field(default=0, init=False)
     _units: dict[int, float] = field(default_factory=dict, init=False)
     _locked: dict[int, Arm] = field(default_factory=dict, init=False)
@@ -121,7 +123,7 @@ class MachineLaboratory(Laboratory):
             observations = self._measurement.run(round_number, control if arm == CONTROL else measured)
             if failed := next((o for o in observations if o.status != "ok"), None):
                 is_killed = failed.status == "timed-out"
-                self.is_over_time = is_killed and REFERENCE not in self._seconds
+                self.is_over_time = is_killed and REFERENCE not in self._known_seconds
                 self.store.add(observations)
                 run = _failed(failed)
                 return replace(run, is_untried=run.is_untried or (is_killed and is_first))
@@ -130,10 +132,15 @@ class MachineLaboratory(Laboratory):
 
     def timeout_seconds(self, *, is_first: bool) -> float:
         """Return the seconds after which a run is killed, unless the block has fewer; a first run may take longer."""
-        if REFERENCE not in self._seconds:
+        if REFERENCE not in self._known_seconds:
             return self.block.timeout_seconds
         least = _LEAST_FIRST_TIMEOUT_SECONDS if is_first else _LEAST_TIMEOUT_SECONDS
-        return max(least, self.slowest * self._seconds[REFERENCE])
+        return math.ceil(max(least, self.slowest * self._known_seconds[REFERENCE]))
+
+    @property
+    def _known_seconds(self) -> dict[int, float]:
+        """Duration of the last run of each arm, here or in earlier experiments."""
+        return self._recalled_seconds | self._seconds
 
     def _fills_caches(self, arm: int) -> bool:
         """Whether the next run of an arm is slower than later ones: its environment is new, or its settings compile."""
@@ -234,9 +241,10 @@ class MachineLaboratory(Laboratory):
         """Return the expected duration of the next run of an arm, with the building of its environment."""
         if arm in self._seconds:
             return self._seconds[arm]
-        run = self._seconds.get(REFERENCE, _FIRST_RUN_SECONDS)
+        durations = self._known_seconds
+        run = durations.get(REFERENCE, _FIRST_RUN_SECONDS)
         own = {(c.name, c.version) for c in self.arms[arm].stack}
-        built = [{(c.name, c.version) for c in self.arms[other].stack} for other in self._seconds]
+        built = [{(c.name, c.version) for c in self.arms[other].stack} for other in durations]
         if own in built:
             return 2 * run if self._fills_caches(arm) else run
         missing = [c for c in self.arms[arm].stack if not any((c.name, c.version) in other for other in built)]
@@ -266,6 +274,7 @@ class MachineLaboratory(Laboratory):
             place = 1 if arm == CONTROL else 0
             if len(runs) > place:
                 self.recalled += runs[place]
+                self._recalled_seconds[max(arm, REFERENCE)] = sum(map(_process_seconds, runs[place]))
                 yield number, self._counted(runs[place])
 
     @property
@@ -280,6 +289,12 @@ class MachineLaboratory(Laboratory):
             seconds += max(0.0, last - max(first, end))
             end = max(end, last)
         return seconds
+
+
+def _process_seconds(o: Observation) -> float:
+    """Return about how long the process of an observation took; a sample of a benchmark is what the program printed."""
+    run = o.metrics.get("seconds_per_run", o.loops * statistics.median(o.samples))
+    return o.warmup_seconds + len(o.samples) * (run + o.metrics.get("startup_seconds", 0.0))
 
 
 def _failed(observation: Observation) -> ArmRun:
