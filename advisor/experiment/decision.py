@@ -8,21 +8,21 @@ ran, because it is too improbable that one of them is better. The rest is divide
 arm with each other one (Bonferroni); the comparisons of other arms can do no harm.
 
 While an experiment runs, another arm than the reference is chosen only if it is certainly faster. At its end there is
-one more look, with Student's t-test: an arm may be chosen that is faster, although an interval that holds at all times
-is too wide to say so. All in all, the probability to choose an arm that is not faster than the reference is at most one
-half of the error above, because only one side of the intervals matters, and that of the last look.
+one more look, with Student's paired t-test: an arm may be chosen that is faster, although an interval that holds at all
+times is too wide to say so. Each arm has its own variance there, because arms may be noisier than the reference. All in
+all, the probability to choose an arm that is not faster than the reference is at most one half of the error above,
+because only one side of the intervals matters, and that of the last look.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from advisor.experiment.belief import Belief
 from advisor.experiment.paired_runs import Fit, PairedRuns
-from knowledge.domain.ratio import CONFIDENCE
-from knowledge.evidence.paired_ratio import student_quantile
+from knowledge.domain.ratio import CONFIDENCE, Ratio
 
 _NEVER_RUN = 0.01
 """Probability that an arm which never ran is better than the choice by more than the tolerance."""
@@ -39,11 +39,13 @@ class Decision:
         open: By arm that may be faster than the choice by more than the tolerance: the largest logarithm of its speed
             over the choice's; infinite before it ran twice.
         set_aside: Arms that never ran and are not open, because it is too improbable that they are better.
+        ratio: Speed of the choice over the reference, if only the last look shows that it is faster.
     """
 
     choice: int
     open: Mapping[int, float]
     set_aside: frozenset[int] = frozenset()
+    ratio: Ratio | None = None
 
     @property
     def is_certain(self) -> bool:
@@ -85,7 +87,7 @@ class Race:
         fit = self.runs.fit()
         self._drop(fit)
         alive = self._alive(belief)
-        for choice in self._faster(fit, alive, lambda arm: fit.half_width(arm, 0, error=self.error)):
+        for choice in self._faster(fit, alive, self._certainly_faster(fit)):
             decision = self._decision(choice, fit, belief, alive)
             if decision.is_certain:
                 break
@@ -99,23 +101,28 @@ class Race:
         """
         decision, fit = self.decide(belief), self.runs.fit()
         arms = [arm for arm in fit.arms if arm]
-        if decision.is_certain or not arms or not fit.degrees:
+        if decision.is_certain or not arms:
             return decision
-        quantile, alive = student_quantile(1 - _LAST_LOOK / len(arms), fit.degrees), self._alive(belief)
-        faster = self._faster(fit, alive, lambda arm: quantile * fit.deviation(arm, 0))
+        alive, certain = self._alive(belief), self._certainly_faster(fit)
+        ratios = self.runs.ratios_now(arms, 0, error=_LAST_LOOK)
+        faster = self._faster(fit, alive, certain | {arm for arm, ratio in ratios.items() if ratio.low > 1})
         choice = next(arm for arm in faster if fit.difference(faster[-1], arm) <= self.tolerance)
-        return self._decision(choice, fit, belief, alive)
+        ratio = ratios[choice] if choice and choice not in certain else None
+        return replace(self._decision(choice, fit, belief, alive), ratio=ratio)
 
     def _alive(self, belief: Belief) -> list[int]:
         return [arm for arm in range(len(belief.mean)) if arm not in self.dropped]
 
-    def _faster(self, fit: Fit, alive: Sequence[int], half_width: Callable[[int], float]) -> list[int]:
+    def _certainly_faster(self, fit: Fit) -> set[int]:
+        """Return the arms that are certainly faster than the reference."""
+        return {arm for arm in fit.arms if arm and fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)}
+
+    def _faster(self, fit: Fit, alive: Sequence[int], faster: Collection[int]) -> list[int]:
         """Return the best of the arms that are faster than the reference, or the reference, after the parts of it.
 
         Fewer changes are right if nothing can be better by more than the tolerance; the reference has none.
         """
-        faster = [arm for arm in alive if arm and fit.difference(arm, 0) > half_width(arm)]
-        best = max(faster, key=lambda arm: fit.difference(arm, 0), default=0)
+        best = max(set(faster) & set(alive), key=lambda arm: fit.difference(arm, 0), default=0)
         parts = [arm for arm in alive if arm in (0, *faster) and set(self.changes[arm]) < set(self.changes[best])]
         return [*sorted(parts, key=lambda arm: len(self.changes[arm])), best]
 

@@ -327,10 +327,15 @@ class Experiment:
         return len(runs)
 
     @property
-    def noise_variance(self) -> float:
-        """Variance of the logarithm of a run's seconds within a round."""
+    def noise(self) -> float | None:
+        """Standard deviation of the logarithm of a run's seconds within a round; ``None`` before enough runs."""
         fit = self.race.runs.fit()
-        return fit.variance if fit.degrees >= _FEWEST_DEGREES else _FIRST_DEVIATION**2
+        return math.sqrt(fit.variance) if fit.degrees >= _FEWEST_DEGREES else None
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance that is expected of the logarithm of a run's seconds within a round."""
+        return (self.noise or _FIRST_DEVIATION) ** 2
 
     def belief(self) -> Belief:
         """Return what is expected of the arms now."""

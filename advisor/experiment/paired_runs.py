@@ -15,11 +15,14 @@ arms that are dropped on the way.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from knowledge.domain.ratio import Ratio
+from knowledge.evidence.paired_ratio import estimate_prior, student_quantile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,6 +75,36 @@ class PairedRuns:
         residual = total - float(logarithms @ score)
         variance = max(_LEAST_VARIANCE, residual / degrees) if degrees else math.inf
         return Fit(tuple(arms), groups, logarithms, covariance, information, variance, degrees)
+
+    def ratios_now(self, arms: Sequence[int], other: int, *, error: float) -> dict[int, Ratio]:
+        """Return the speeds of arms over another one, for one look at the runs.
+
+        It is Student's paired t-test of the rounds that have both. Each arm has its own variance, which is moderated by
+        those of all arms, as far as these are alike (:func:`knowledge.evidence.paired_ratio.estimate_prior`).
+
+        Args:
+            arms: The arms to compare; one without enough runs has no ratio.
+            other: The arm that they are compared with.
+            error: Probability that one of the lower bounds is above the truth.
+        """
+        differences = {arm: values for arm in arms if (values := self._differences(arm, other))}
+        spread = {arm: (statistics.variance(own), len(own) - 1) for arm, own in differences.items() if len(own) > 1}
+        prior, ratios = estimate_prior([*spread.values()]), dict[int, Ratio]()
+        for arm, own in differences.items():
+            if arm in spread or prior.degrees:
+                variance, degrees = prior.moderate(*spread.get(arm, (0.0, 0)))
+                quantile = student_quantile(1 - error / len(arms), degrees)
+                variance = max(_LEAST_VARIANCE, variance) / len(own)
+                ratios[arm] = Ratio(mean=statistics.fmean(own), variance=variance, quantile=quantile)
+        return ratios
+
+    def _differences(self, arm: int, other: int) -> list[float]:
+        """Return the logarithm of an arm's speed over another one's in each round that has both."""
+        rounds = [
+            [[seconds for (own, _), seconds in runs.items() if own == side] for side in (other, arm)]
+            for runs in self._rounds.values()
+        ]
+        return [statistics.fmean(of_other) - statistics.fmean(own) for of_other, own in rounds if own and of_other]
 
 
 def _groups(information: NDArray[np.float64]) -> tuple[int, ...]:
@@ -126,10 +159,6 @@ class Fit:
             return math.inf
         return float(self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j])
 
-    def deviation(self, arm: int, other: int) -> float:
-        """Return the standard deviation of a difference; infinite if it is not known."""
-        return math.sqrt(self._spread(arm, other) * self.variance)
-
     def half_width(self, arm: int, other: int, *, error: float) -> float:
         """Return half the interval of a difference, which misses the truth at any time with this probability."""
         spread = self._spread(arm, other)
@@ -145,8 +174,8 @@ class Fit:
         half = self.half_width(arm, other, error=error)
         if not math.isfinite(half) or half == 0:
             return None
-        deviation = self.deviation(arm, other)
-        return Ratio(mean=self.difference(arm, other), variance=deviation**2, quantile=half / deviation)
+        variance = self._spread(arm, other) * self.variance
+        return Ratio(mean=self.difference(arm, other), variance=variance, quantile=half / math.sqrt(variance))
 
 
 def anytime_quantile(spread: float, degrees: float, *, error: float) -> float:

@@ -52,7 +52,7 @@ class ExperimentResult:
         arms: The other arms, the fastest first.
         certificate: What is certain.
         control: Speed of the reference over itself (A/A); ``None`` if it did not run twice often enough.
-        noise: Standard deviation of the logarithm of a run's seconds within a round.
+        noise: Standard deviation of the logarithm of a run's seconds within a round; ``None`` if it is not known.
         ending: Why it ended.
         block: Name of the block of its observations.
         disturbance: Why some runs do not count; empty if all do.
@@ -62,7 +62,7 @@ class ExperimentResult:
     arms: tuple[ArmResult, ...]
     certificate: Certificate
     control: Ratio | None
-    noise: float
+    noise: float | None
     ending: Ending
     block: str
     disturbance: str = ""
@@ -81,7 +81,7 @@ def arm_results(experiment: Experiment, arms: Sequence[ExperimentArm]) -> tuple[
         ArmResult(
             arm=arm,
             verdict=_verdict(experiment, number),
-            ratio=experiment.ratio(number) if number != REFERENCE else None,
+            ratio=_ratio(experiment, number),
             rounds=experiment.counts[number],
             failure=experiment.failures.get(number, ""),
             results=tuple(experiment.results[number]),
@@ -91,6 +91,13 @@ def arm_results(experiment: Experiment, arms: Sequence[ExperimentArm]) -> tuple[
     choice = results.pop(experiment.decision.choice)
     speeds = {id(result): result.ratio.mean if result.ratio else 0.0 for result in results}
     return choice, tuple(sorted(results, key=lambda result: -speeds[id(result)]))
+
+
+def _ratio(experiment: Experiment, number: int) -> Ratio | None:
+    if number == REFERENCE:
+        return None
+    is_choice = number == experiment.decision.choice
+    return (experiment.decision.ratio if is_choice else None) or experiment.ratio(number)
 
 
 def _verdict(experiment: Experiment, number: int) -> Verdict:

@@ -161,7 +161,7 @@ class ProjectExperiment:
             arms=others,
             certificate=certificate,
             control=experiment.control_ratio(),
-            noise=math.sqrt(experiment.noise_variance),
+            noise=experiment.noise,
             ending=experiment.ending,
             block=laboratory.block.name,
             disturbance=experiment.disturbance,

@@ -29,7 +29,7 @@ def experiment_lines(report: AdviceResult) -> Iterator[str]:
         yield f"{count(len(certificate.untried), 'other arm')} could not be tried"
     effort = f"{count(certificate.measured_arms, 'arm')} ran, {count(certificate.rounds, 'round')}, "
     effort += f"{certificate.minutes:g} minutes on {certificate.machine_name}"
-    yield f"{effort}; a run varies by {100 * result.noise:.1f} %"
+    yield effort if result.noise is None else f"{effort}; a run varies by {100 * result.noise:.1f} %"
     if result.choice.has_reduced_precision:
         yield _precision_text(result)
     if result.control is not None:
@@ -88,8 +88,7 @@ def _choice_text(result: ExperimentResult) -> str:
     ratio = result.choice.ratio
     if ratio is None:
         return "the newest stack without settings: no arm is clearly faster"
-    probably = "" if ratio.low > 1 else "probably "
-    return f"{result.choice.arm.label}: {probably}{_ratio(ratio)} as the newest versions"
+    return f"{result.choice.arm.label}: {_ratio(ratio)} as the newest versions"
 
 
 def _precision_text(result: ExperimentResult) -> str:
