@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 WORDS, LENGTH, WIDTH, HEADS, LAYERS, CLASSES = 30_000, 128, 512, 8, 4, 4
-BATCH, STEPS = 16, 5
+BATCH, STEPS = 16, 2
 
 
 def build() -> keras.Model:
