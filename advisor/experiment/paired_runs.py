@@ -79,8 +79,8 @@ class PairedRuns:
     def ratios_now(self, arms: Sequence[int], other: int, *, error: float) -> dict[int, Ratio]:
         """Return the speeds of arms over another one, for one look at the runs.
 
-        It is Student's paired t-test of the rounds that have both. Each arm has its own variance, which is moderated by
-        those of all arms, as far as these are alike (:func:`knowledge.evidence.paired_ratio.estimate_prior`).
+        It is Student's paired t-test of the rounds that have both. Each arm has its own variance. Where the variances
+        are alike, their common value counts, too (:func:`knowledge.evidence.paired_ratio.estimate_prior`).
 
         Args:
             arms: The arms to compare; one without enough runs has no ratio.
