@@ -9,9 +9,11 @@ arm with each other one (Bonferroni); the comparisons of other arms can do no ha
 
 While an experiment runs, another arm than the reference is chosen only if it is certainly faster. At its end there is
 one more look, with Student's paired t-test: an arm may be chosen that is faster, although an interval that holds at all
-times is too wide to say so. Each arm has its own variance there, because arms may be noisier than the reference. All in
-all, the probability to choose an arm that is not faster than the reference is at most one half of the error above,
-because only one side of the intervals matters, and that of the last look.
+times is too wide to say so. All in all, the probability to choose an arm that is not faster than the reference is at
+most one half of the error above, because only one side of the intervals matters, and that of the last look.
+
+The intervals that hold at all times assume one variance of all arms. An arm can be noisier than the others, so it is
+certainly faster only if Student's test, where each arm has its own variance, says so, too.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from knowledge.domain.ratio import CONFIDENCE, Ratio
 
 _NEVER_RUN = 0.01
 """Probability that an arm which never ran is better than the choice by more than the tolerance."""
-_LAST_LOOK = 0.03
+_LAST_LOOK = 0.02
 """Probability that the last look chooses an arm that is not faster than the reference."""
 
 
@@ -37,7 +39,7 @@ class Decision:
     Attributes:
         choice: The arm to choose now.
         open: By arm that may be faster than the choice by more than the tolerance: the largest logarithm of its speed
-            over the choice's; infinite before it ran twice.
+            over the choice's; infinite if no rounds connect them.
         set_aside: Arms that never ran and are not open, because it is too improbable that they are better.
         ratio: Speed of the choice over the reference, if only the last look shows that it is faster.
     """
@@ -100,22 +102,30 @@ class Race:
             belief: What is expected of the arms, also of those that never ran.
         """
         decision, fit = self.decide(belief), self.runs.fit()
-        arms = [arm for arm in fit.arms if arm]
-        if decision.is_certain or not arms:
+        if decision.is_certain:
             return decision
-        alive, certain = self._alive(belief), self._certainly_faster(fit)
-        ratios = self.runs.ratios_now(arms, 0, error=_LAST_LOOK)
-        faster = self._faster(fit, alive, certain | {arm for arm, ratio in ratios.items() if ratio.low > 1})
+        alive, ratios = self._alive(belief), self._faster_now(fit)
+        faster = self._faster(fit, alive, ratios)
         choice = next(arm for arm in faster if fit.difference(faster[-1], arm) <= self.tolerance)
-        ratio = ratios[choice] if choice and choice not in certain else None
-        return replace(self._decision(choice, fit, belief, alive), ratio=ratio)
+        last = self._decision(choice, fit, belief, alive)
+        if choice in {0, *self._certainly_faster(fit)}:
+            return last
+        # The last look shows that the reference is slower.
+        still_open = {arm: most for arm, most in last.open.items() if arm}
+        return replace(last, open=still_open, ratio=ratios[choice])
 
     def _alive(self, belief: Belief) -> list[int]:
         return [arm for arm in range(len(belief.mean)) if arm not in self.dropped]
 
+    def _faster_now(self, fit: Fit) -> dict[int, Ratio]:
+        """Return the speeds over the reference of the arms that are faster by Student's test."""
+        ratios = self.runs.ratios_now([arm for arm in fit.arms if arm], 0, error=_LAST_LOOK)
+        return {arm: ratio for arm, ratio in ratios.items() if ratio.low > 1}
+
     def _certainly_faster(self, fit: Fit) -> set[int]:
         """Return the arms that are certainly faster than the reference."""
-        return {arm for arm in fit.arms if arm and fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)}
+        arms = self._faster_now(fit)
+        return {arm for arm in arms if fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)}
 
     def _faster(self, fit: Fit, alive: Sequence[int], faster: Collection[int]) -> list[int]:
         """Return the best of the arms that are faster than the reference, or the reference, after the parts of it.
@@ -128,8 +138,9 @@ class Race:
 
     def _drop(self, fit: Fit) -> None:
         alive = [arm for arm in fit.arms if arm not in self.dropped]
+        faster = {0, *self._certainly_faster(fit)} & set(alive)
         for arm in alive:
-            if any(fit.difference(other, arm) > fit.half_width(other, arm, error=self.error) for other in alive):
+            if any(fit.difference(other, arm) > fit.half_width(other, arm, error=self.error) for other in faster):
                 self.dropped.add(arm)
 
     def _decision(self, choice: int, fit: Fit, belief: Belief, alive: Collection[int]) -> Decision:

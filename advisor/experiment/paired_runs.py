@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _MIXTURE = 25.0
 """Variance of the mixture over a difference, in variances of a run: intervals are shortest for differences of a few
 standard deviations of a run."""
+_FEWEST_ROUNDS = 3
+"""Fewest rounds of an arm that say how much noise it has."""
 _LEAST_VARIANCE = 0.001**2
 """Least variance of the logarithm of a run's seconds: clocks and printed numbers are not exact."""
 
@@ -83,16 +85,17 @@ class PairedRuns:
         are alike, their common value counts, too (:func:`knowledge.evidence.paired_ratio.estimate_prior`).
 
         Args:
-            arms: The arms to compare; one without enough runs has no ratio.
+            arms: The arms to compare; one with fewer than three rounds has no ratio.
             other: The arm that they are compared with.
             error: Probability that one of the lower bounds is above the truth.
         """
-        differences = {arm: values for arm in arms if (values := self._differences(arm, other))}
-        spread = {arm: (statistics.variance(own), len(own) - 1) for arm, own in differences.items() if len(own) > 1}
+        differences = {arm: own for arm in arms if len(own := self._differences(arm, other)) > 1}
+        spread = {arm: (statistics.variance(own), len(own) - 1) for arm, own in differences.items()}
         prior, ratios = estimate_prior([*spread.values()]), dict[int, Ratio]()
         for arm, own in differences.items():
-            if arm in spread or prior.degrees:
-                variance, degrees = prior.moderate(*spread.get(arm, (0.0, 0)))
+            # The variances of other arms say nothing about an arm that has more noise.
+            if len(own) >= _FEWEST_ROUNDS:
+                variance, degrees = prior.moderate(*spread[arm])
                 quantile = student_quantile(1 - error / len(arms), degrees)
                 variance = max(_LEAST_VARIANCE, variance) / len(own)
                 ratios[arm] = Ratio(mean=statistics.fmean(own), variance=variance, quantile=quantile)

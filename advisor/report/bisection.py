@@ -206,16 +206,15 @@ def _culprit_rows(result: ProjectBisection) -> Iterator[tuple[str, str]]:
 def _culprit_text(culprit: Culprit, *, has_share: bool) -> str:
     if culprit.slowdown is None or culprit.share is None:
         return "explains the failure"
-    # Noise can make a share larger than the whole.
-    share = f"explains {min(100, 100 * culprit.share):.0f} % of the loss: " if has_share else ""
+    share = f"explains {100 * culprit.share:.0f} % of the loss: " if has_share else ""
     return f"{share}{slowdown_text(culprit.slowdown)}"
 
 
 def _excess_lines(result: ProjectBisection) -> Iterator[str]:
-    """Say why the culprits cost more than the whole loss, if they do."""
-    if not result.has_shares:
+    """Say why the culprits cost more than the whole loss, if they certainly do."""
+    if result.exceeds_loss:
         gain, is_one = "more than the loss: other differences make the program faster", len(result.culprits) == 1
-        yield gain if is_one else f"together {gain}, or a culprit costs less where another is"
+        yield gain if is_one else f"together {gain}, or each culprit costs less once the other is there"
 
 
 def _recovery_lines(result: ProjectBisection) -> Iterator[str]:

@@ -263,7 +263,7 @@ def _wait(process: "subprocess.Popen[bytes]", reader: "_OutputReader", started: 
     reader.join(_KILLED_DRAIN_SECONDS if expired.is_set() else _DRAIN_SECONDS)
     if expired.is_set():
         raise ProgramError(
-            "timed-out", "killed after {:g} seconds, without an end".format(timeout_seconds), reader.text
+            "timed-out", "killed after {:g} seconds: it did not end".format(timeout_seconds), reader.text
         )
     if status:
         reason = "exit status {}".format(status) if status > 0 else "killed by signal {}".format(-status)

@@ -151,7 +151,7 @@ def test_an_interrupted_block_is_continued_unless_the_benchmark_has_changed(run:
     [
         ("raise ValueError('no such model')", "error", "exit status 1: ValueError: no such model"),
         ("print('nothing')", "error", "no line of the output matches the metric's pattern `speed: ([0-9.]+)`"),
-        ("import time; time.sleep(600)", "timed-out", "killed after 1 seconds, without an end"),
+        ("import time; time.sleep(600)", "timed-out", "killed after 1 seconds: it did not end"),
     ],
 )
 def test_a_benchmark_that_fails_on_every_stack_is_stored_and_an_error(

@@ -162,7 +162,7 @@ def test_a_package_that_hangs_is_named_long_before_the_end_of_the_budget(
     document = json.loads(completed.stdout)
     assert (completed.returncode, document["verdict"], document["ending"]) == (1, "failing", "complete")
     assert culprits(document) == [["pc"]]
-    assert re.search(r"killed after [0-9]+ seconds, without an end", document["failure"])
+    assert re.search(r"killed after [0-9]+ seconds: it did not end", document["failure"])
     assert document["minutes"] < 2
 
 

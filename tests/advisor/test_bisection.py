@@ -295,7 +295,7 @@ def project(
         recalled_seconds=recalled_seconds,
         check_limits=lambda *_: None,
         seconds_of=machine.seconds_of,
-        timeout_seconds=lambda *, is_first: 120.0 if is_first else 30.0,
+        timeout_seconds=lambda arm, *, is_first: 120.0 if is_first else 30.0,
     )
     stacks_pair = pair(stacks[0], replace(stacks[1], name="requirements.txt", settings={}))
     bisection = Bisection(needs=stacks_pair.needs, laboratory=machine, add=machine.arms.append, budget_seconds=budget)
@@ -319,7 +319,7 @@ def test_the_shares_of_two_culprits_add_up() -> None:
 @pytest.mark.parametrize(
     ("loss", "shares", "reason"),
     [
-        (lambda c: 0.08 if c & {0, 2} else 0.0, [1, 1], f"together {GAIN}, or a culprit costs less where another is"),
+        (lambda c: 0.08 if c & {0, 2} else 0.0, [1, 1], f"together {GAIN}, or each culprit costs less once the other is there"),
         (added({0: 0.2, 1: 0.1, 3: -0.15}), [1.33, 0.67], f"together {GAIN}, or"),
         (added({0: 0.2, 3: -0.15}), [4], f" {GAIN}\n"),
     ],
@@ -336,23 +336,32 @@ def test_culprits_that_cost_more_than_the_loss_have_no_shares_in_the_text(
         assert "of the loss: " not in document
 
 
-def test_noise_gives_no_share_above_100_percent() -> None:
+def test_noise_adds_little_to_a_share() -> None:
     texts = [report(project(SimulatedMachine(added({2: 0.06}), seed))) for seed in range(8)]
     percents = [int(percent) for text in texts for percent in re.findall(r"explains (\d+) % of the loss", text)]
 
     assert len(percents) == 8
-    assert max(percents) == 100
+    assert 100 < max(percents) <= 110
 
 
-@pytest.mark.parametrize(("variance", "has_shares"), [(1e-4, True), (1e-6, False)])
+def test_a_share_that_noise_makes_much_larger_than_the_loss_is_not_in_the_text() -> None:
+    results = [project(SimulatedMachine(added({0: 0.03, 3: -0.015}), seed)) for seed in range(6)]
+    texts = [report(result) for result in results]
+
+    larger = ["of the loss" in text for result, text in zip(results, texts, strict=True) if not result.has_shares]
+    assert larger
+    assert not any(larger)
+
+
+@pytest.mark.parametrize(("variance", "is_more"), [(1e-4, False), (1e-6, True)])
 def test_culprits_cost_more_than_the_loss_only_if_that_is_certain(
-    variance: float, has_shares: bool, monkeypatch: pytest.MonkeyPatch
+    variance: float, is_more: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     culprit = Culprit(differences=(), slowdown=Ratio(mean=0.06, variance=variance), share=1.2)
     monkeypatch.setattr(ProjectBisection, "slowdown", Ratio(mean=0.05, variance=1e-6))
     monkeypatch.setattr(ProjectBisection, "culprits", (culprit,))
 
-    assert project(SimulatedMachine(added({}))).has_shares is has_shares
+    assert project(SimulatedMachine(added({}))).exceeds_loss is is_more
 
 
 def test_the_rounds_and_minutes_of_earlier_bisections_count() -> None:
@@ -425,8 +434,10 @@ def test_a_budget_in_which_the_bad_stack_cannot_run_is_refused() -> None:
     machine.seconds_of = lambda arm: 1.0 if arm == 0 else 10.5  # type: ignore[method-assign]
     result = project(machine, budget=8)
 
-    with pytest.raises(InputError, match="the budget of 8 s is too small: the next run takes about 10.5 s"):
+    with pytest.raises(InputError, match="12 runs are needed, of about 1.0 s with good and 10.5 s with bad") as error:
         result.run(lambda *_: None)
+
+    assert "`--budget 2m`" in error.value.hint
 
 
 def test_a_bad_stack_that_hangs_longer_than_the_budget_is_named() -> None:
@@ -465,18 +476,22 @@ def test_a_run_is_killed_after_a_multiple_of_the_time_of_the_reference() -> None
     laboratory = object.__new__(MachineLaboratory)
     laboratory.block = Block(name="b", arms=(), rounds=1, hardware=MACHINE, timeout_seconds=600)
     laboratory.slowest, laboratory._seconds, laboratory._recalled_seconds = 20, {}, {}
-    seconds = [laboratory.timeout_seconds(is_first=False)]
+    seconds = [laboratory.timeout_seconds(1, is_first=False)]
     for earlier, here in ((None, 1.0), (None, 4.01), (4.0, None), (1.0, 4.0)):
         laboratory._recalled_seconds = {} if earlier is None else {0: earlier}
         laboratory._seconds = {} if here is None else {0: here}
-        seconds += [laboratory.timeout_seconds(is_first=is_first) for is_first in (False, True)]
+        seconds += [laboratory.timeout_seconds(1, is_first=is_first) for is_first in (False, True)]
 
     assert seconds == [600, 30, 120, 81, 120, 80, 120, 80, 120]
+    # Caches may have been emptied since an earlier run of the reference.
+    laboratory._recalled_seconds, laboratory._seconds = {0: 4.0}, {}
+    assert laboratory.timeout_seconds(0, is_first=True) == 600
 
 
 def test_the_next_run_takes_as_long_as_in_an_earlier_experiment() -> None:
     laboratory = object.__new__(MachineLaboratory)
-    laboratory.arms = [pair(end({"a": "1"}), end({"a": "2"})).arm(frozenset())]
+    stacks = pair(end({"a": "1"}), end({"a": "2"}))
+    laboratory.arms = [stacks.arm(frozenset()), stacks.arm(frozenset({0}))]
     laboratory._seconds, laboratory._recalled_seconds = {}, {}
     unknown = laboratory.seconds_of(0)
     laboratory._recalled_seconds = {0: 0.5}
@@ -484,3 +499,5 @@ def test_the_next_run_takes_as_long_as_in_an_earlier_experiment() -> None:
     assert unknown >= 20
     # The first run in a process fills caches.
     assert laboratory.seconds_of(0) == 1
+    laboratory._recalled_seconds = {0: 30, 1: 1}
+    assert [laboratory.seconds_of(arm) for arm in (0, 1)] == [60, 2]

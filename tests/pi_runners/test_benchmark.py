@@ -86,7 +86,7 @@ def test_a_program_that_runs_forever_is_killed_with_its_children(tmp_path: Path)
     result = result_of(tmp_path, benchmark_of(tmp_path / "project", program), timeout_seconds=5.0)
 
     assert result["status"] == "timed-out"
-    assert result["failure"] == "started\nkilled after 5 seconds, without an end"
+    assert result["failure"] == "started\nkilled after 5 seconds: it did not end"
     child = int((tmp_path / "child").read_text())
     # The signal was sent to the whole process group; the system ends each of its processes a moment later.
     assert ends_within(child, seconds=10.0)

@@ -30,6 +30,8 @@ from knowledge.domain.ratio import Ratio
 
 _FEWEST_RUNS = 12
 """Runs in which two stacks can differ clearly: the first ones, and three rounds with the control."""
+_MOST_SHARES = 1.1
+"""Largest sum of the culprits' shares in the loss that noise explains."""
 _SLOWEST = 20.0
 """Duration of a run over that of the good stack, from which on it is killed: it hangs."""
 
@@ -108,11 +110,11 @@ class ProjectBisection:
         has_both = bisection.counts[GOOD] > 1 and bisection.counts[bisection.bad] > 0
         is_early = bisection.ending == "time" and not has_both
         if is_early or (bisection.ending == "good-failed" and machine.is_over_time):
-            run, first, budget = machine.seconds_of(0), machine.seconds_of(1), bisection.budget_seconds
-            least = math.ceil((first + max(run, budget / 2 if machine.is_over_time else 0) * _FEWEST_RUNS) / 60)
+            good, bad, budget = machine.seconds_of(0), machine.seconds_of(1), bisection.budget_seconds
+            least = math.ceil(_FEWEST_RUNS / 2 * (budget if machine.is_over_time else good + bad) / 60)
             takes = "one run takes longer"
             if not machine.is_over_time:
-                takes = f"the next run takes about {max(run, first):.1f} s, with the building of its environment"
+                takes = f"{_FEWEST_RUNS} runs are needed, of about {good:.1f} s with good and {bad:.1f} s with bad"
             raise InputError(
                 f"the budget of {budget:g} s is too small: {takes}",
                 hint=f"two stacks need at least about `--budget {least}m`; a smaller benchmark needs less",
@@ -131,7 +133,7 @@ class ProjectBisection:
         if bisection.ending != "time" or failure is None or bisection.counts[bisection.bad]:
             return
         failing_runs = 2 * (math.log2(len(self.pair.groups) + 1) + 1)
-        least = math.ceil(failing_runs * self.machine.timeout_seconds(is_first=True) / 60)
+        least = math.ceil(failing_runs * self.machine.timeout_seconds(1, is_first=True) / 60)
         raise InputError(
             f"the budget of {bisection.budget_seconds:g} s is too small: the program fails with the bad stack, "
             f"`{self.pair.bad.name}`: {failure}",
@@ -179,9 +181,14 @@ class ProjectBisection:
 
     @property
     def has_shares(self) -> bool:
-        """Whether the culprits' losses can be parts of the whole: certainly, their sum is not larger."""
+        """Whether the culprits' losses can be parts of the whole; noise makes their sum a little larger."""
+        return sum(culprit.share or 0.0 for culprit in self.culprits) <= _MOST_SHARES
+
+    @property
+    def exceeds_loss(self) -> bool:
+        """Whether the culprits' losses are certainly larger than the whole."""
         whole, losses = self.slowdown, [c.slowdown for c in self.culprits if c.slowdown]
-        return not whole or sum(own.mean - own.half_width for own in losses) <= whole.mean + whole.half_width
+        return bool(whole) and sum(own.mean - own.half_width for own in losses) > whole.mean + whole.half_width
 
     @property
     def recovery(self) -> tuple[StackDifference, ...]:
@@ -231,7 +238,7 @@ class ProjectBisection:
         if self.bisection.ending == "complete":
             return 0.0
         # A stack that hangs does it twice.
-        failing = 2 * len(self.unconfirmed) * self.machine.timeout_seconds(is_first=True)
+        failing = 2 * len(self.unconfirmed) * self.machine.timeout_seconds(1, is_first=True)
         return (self.bisection.seconds_left() + failing) / 60
 
     @property

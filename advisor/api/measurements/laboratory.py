@@ -116,7 +116,7 @@ class MachineLaboratory(Laboratory):
         if reason := self.excess(measured):
             return ArmRun(seconds=None, failure=reason, is_untried=True)
         for is_first in (True, False) if self._fills_caches(number) else (False,):
-            limit = self.timeout_seconds(is_first=is_first)
+            limit = self.timeout_seconds(number, is_first=is_first)
             self._measurement.limit_runs(min(limit, self.block.timeout_seconds))
             started = time.monotonic()
             control = replace(measured, number=_CONTROL_NUMBER, reference=False)
@@ -130,12 +130,13 @@ class MachineLaboratory(Laboratory):
             self._seconds[number] = time.monotonic() - started
         return self._result(observations)
 
-    def timeout_seconds(self, *, is_first: bool) -> float:
+    def timeout_seconds(self, arm: int, *, is_first: bool) -> float:
         """Return the seconds after which a run is killed, unless the block has fewer; a first run may take longer."""
-        if REFERENCE not in self._known_seconds:
+        known = self._seconds if arm == REFERENCE else self._known_seconds
+        if REFERENCE not in known:
             return self.block.timeout_seconds
         least = _LEAST_FIRST_TIMEOUT_SECONDS if is_first else _LEAST_TIMEOUT_SECONDS
-        return math.ceil(max(least, self.slowest * self._known_seconds[REFERENCE]))
+        return math.ceil(max(least, self.slowest * known[REFERENCE]))
 
     @property
     def _known_seconds(self) -> dict[int, float]:
@@ -242,7 +243,7 @@ class MachineLaboratory(Laboratory):
         if arm in self._seconds:
             return self._seconds[arm]
         durations = self._known_seconds
-        run = durations.get(REFERENCE, _FIRST_RUN_SECONDS)
+        run = durations.get(arm, durations.get(REFERENCE, _FIRST_RUN_SECONDS))
         own = {(c.name, c.version) for c in self.arms[arm].stack}
         built = [{(c.name, c.version) for c in self.arms[other].stack} for other in durations]
         if own in built:

@@ -87,7 +87,8 @@ def experiment_record(result: ExperimentResult) -> dict[str, Any]:
 def _choice_text(result: ExperimentResult) -> str:
     ratio = result.choice.ratio
     if ratio is None:
-        return "the newest stack without settings: no arm is clearly faster"
+        tolerance = 100 * result.certificate.tolerance
+        return f"the newest stack without settings: no arm is clearly more than {tolerance:g} % faster"
     return f"{result.choice.arm.label}: {_ratio(ratio)} as the newest versions"
 
 
