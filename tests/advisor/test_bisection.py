@@ -319,7 +319,7 @@ def test_the_shares_of_two_culprits_add_up() -> None:
 @pytest.mark.parametrize(
     ("loss", "shares", "reason"),
     [
-        (lambda c: 0.08 if c & {0, 2} else 0.0, [1, 1], f"together {GAIN}, or each culprit costs less once the other is there"),
+        (lambda c: 0.08 if c & {0, 2} else 0.0, [1, 1], "or each culprit costs less once the other is there"),
         (added({0: 0.2, 1: 0.1, 3: -0.15}), [1.33, 0.67], f"together {GAIN}, or"),
         (added({0: 0.2, 3: -0.15}), [4], f" {GAIN}\n"),
     ],

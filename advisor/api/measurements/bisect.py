@@ -188,7 +188,8 @@ class ProjectBisection:
     def exceeds_loss(self) -> bool:
         """Whether the culprits' losses are certainly larger than the whole."""
         whole, losses = self.slowdown, [c.slowdown for c in self.culprits if c.slowdown]
-        return bool(whole) and sum(own.mean - own.half_width for own in losses) > whole.mean + whole.half_width
+        least = sum(own.mean - own.half_width for own in losses)
+        return whole is not None and least > whole.mean + whole.half_width
 
     @property
     def recovery(self) -> tuple[StackDifference, ...]:

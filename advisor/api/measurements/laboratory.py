@@ -132,11 +132,11 @@ class MachineLaboratory(Laboratory):
 
     def timeout_seconds(self, arm: int, *, is_first: bool) -> float:
         """Return the seconds after which a run is killed, unless the block has fewer; a first run may take longer."""
-        known = self._seconds if arm == REFERENCE else self._known_seconds
-        if REFERENCE not in known:
+        seconds = self._seconds if arm == REFERENCE else self._known_seconds
+        if REFERENCE not in seconds:
             return self.block.timeout_seconds
         least = _LEAST_FIRST_TIMEOUT_SECONDS if is_first else _LEAST_TIMEOUT_SECONDS
-        return math.ceil(max(least, self.slowest * known[REFERENCE]))
+        return math.ceil(max(least, self.slowest * seconds[REFERENCE]))
 
     @property
     def _known_seconds(self) -> dict[int, float]:
