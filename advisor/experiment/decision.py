@@ -108,7 +108,7 @@ class Race:
         faster = self._faster(fit, alive, ratios)
         choice = next(arm for arm in faster if fit.difference(faster[-1], arm) <= self.tolerance)
         last = self._decision(choice, fit, belief, alive)
-        if choice in {0, *self._certainly_faster(fit)}:
+        if choice == 0 or fit.difference(choice, 0) > fit.half_width(choice, 0, error=self.error):
             return last
         # The last look shows that the reference is slower.
         still_open = {arm: most for arm, most in last.open.items() if arm}

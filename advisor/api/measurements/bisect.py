@@ -111,10 +111,11 @@ class ProjectBisection:
         is_early = bisection.ending == "time" and not has_both
         if is_early or (bisection.ending == "good-failed" and machine.is_over_time):
             good, bad, budget = machine.seconds_of(0), machine.seconds_of(1), bisection.budget_seconds
-            least = math.ceil(_FEWEST_RUNS / 2 * (budget if machine.is_over_time else good + bad) / 60)
+            least = math.ceil((bad + max(good, budget / 2 if machine.is_over_time else 0) * _FEWEST_RUNS) / 60)
             takes = "one run takes longer"
             if not machine.is_over_time:
-                takes = f"{_FEWEST_RUNS} runs are needed, of about {good:.1f} s with good and {bad:.1f} s with bad"
+                # The next run may build an environment, so later ones can be faster.
+                takes = f"{_FEWEST_RUNS} runs are needed; the next takes {good:.1f} s (good) or {bad:.1f} s (bad)"
             raise InputError(
                 f"the budget of {budget:g} s is too small: {takes}",
                 hint=f"two stacks need at least about `--budget {least}m`; a smaller benchmark needs less",
