@@ -2,6 +2,7 @@
 
     python -m benchmarks.planner [--problems 200] [--kind mixed|equal|uneven|informed|replay] [--arms 12]
         [--policy NAME]
+    python -m benchmarks.planner --noise
 
 Simulated machines: with `mixed`, two of five changes do something, and nothing is known before. `equal`: no change does
 anything. `uneven`: as `equal`, but arms have noise of different sizes. `informed`: predictions are as uncertain as they
@@ -10,6 +11,8 @@ is a recorded one, drawn at random; the truth is the mean of all recorded rounds
 
 A statement is wrong if the choice is slower than the reference, or if it is certain and another arm is faster by more
 than the tolerance.
+
+`--noise` prints how much the noise of arms differs in the recorded programs.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from advisor.experiment.policies import POLICIES, Policy
 from knowledge.domain.observation import Observation
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.programs import PROGRAMS
+from knowledge.evidence.paired_ratio import estimate_prior
 from knowledge.exchange.files import read_observations
 from knowledge.store.shipped_files import shipped_files
 
@@ -175,6 +179,18 @@ def recorded_tables() -> list[tuple[Table, set[int]]]:
     return tables
 
 
+def print_noise() -> None:
+    """Print quantiles of the degrees of freedom that the common variance of a program's arms is worth."""
+    degrees = []
+    for table, _ in recorded_tables():
+        rows = [np.subtract(table[REFERENCE], table[arm]) for arm in table if arm != REFERENCE]
+        prior = estimate_prior([(float(np.var(row, ddof=1)), len(row) - 1) for row in rows])
+        degrees += [prior.degrees] if prior.degrees else []
+    quantiles = np.quantile(degrees, (0.1, 0.25, 0.5))
+    print(f"{len(degrees)} programs; degrees of freedom: 10 % below {quantiles[0]:.1f}, ", end="")
+    print(f"25 % below {quantiles[1]:.1f}, 50 % below {quantiles[2]:.1f}")
+
+
 def play(
     machine: SimulatedMachine | ReplayedMachine, policy: Policy, seed: int
 ) -> tuple[list[tuple[float, int]], Experiment]:
@@ -194,8 +210,12 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--kind", default="mixed", choices=("mixed", "equal", "uneven", "informed", "replay"))
     parser.add_argument("--arms", type=int, default=12)
+    parser.add_argument("--noise", action="store_true")
     parser.add_argument("--policy", choices=POLICIES, help="one of them (default: all)")
     options = parser.parse_args()
+    if options.noise:
+        print_noise()
+        return
     tables = recorded_tables() if options.kind == "replay" else []
     if tables:
         print(f"{len(tables)} recorded blocks and models, {sum(len(table) for table, _ in tables)} arms")

@@ -87,9 +87,10 @@ class Race:
             belief: What is expected of the arms, also of those that never ran.
         """
         fit = self.runs.fit()
-        self._drop(fit)
+        certain = self._certainly_faster(fit)
+        self._drop(fit, certain)
         alive = self._alive(belief)
-        for choice in self._faster(fit, alive, self._certainly_faster(fit)):
+        for choice in self._faster(fit, alive, certain):
             decision = self._decision(choice, fit, belief, alive)
             if decision.is_certain:
                 break
@@ -136,9 +137,9 @@ class Race:
         parts = [arm for arm in alive if arm in (0, *faster) and set(self.changes[arm]) < set(self.changes[best])]
         return [*sorted(parts, key=lambda arm: len(self.changes[arm])), best]
 
-    def _drop(self, fit: Fit) -> None:
+    def _drop(self, fit: Fit, certainly_faster: Collection[int]) -> None:
         alive = [arm for arm in fit.arms if arm not in self.dropped]
-        faster = {0, *self._certainly_faster(fit)} & set(alive)
+        faster = {0, *certainly_faster} & set(alive)
         for arm in alive:
             if any(fit.difference(other, arm) > fit.half_width(other, arm, error=self.error) for other in faster):
                 self.dropped.add(arm)

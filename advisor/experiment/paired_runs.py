@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from knowledge.domain.ratio import Ratio
-from knowledge.evidence.paired_ratio import estimate_prior, student_quantile
+from knowledge.evidence.paired_ratio import Prior, student_quantile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 _MIXTURE = 25.0
 """Variance of the mixture over a difference, in variances of a run: intervals are shortest for differences of a few
 standard deviations of a run."""
-_FEWEST_ROUNDS = 3
-"""Fewest rounds of an arm that say how much noise it has."""
+_COMMON_DEGREES = 3
+"""Weight of the variance of all runs in that of an arm, in degrees of freedom. In the recorded programs it is larger in
+three of four (`python -m benchmarks.planner --noise`); a small one limits what an arm with much more noise can do."""
 _LEAST_VARIANCE = 0.001**2
 """Least variance of the logarithm of a run's seconds: clocks and printed numbers are not exact."""
 
@@ -81,21 +82,21 @@ class PairedRuns:
     def ratios_now(self, arms: Sequence[int], other: int, *, error: float) -> dict[int, Ratio]:
         """Return the speeds of arms over another one, for one look at the runs.
 
-        It is Student's paired t-test of the rounds that have both. Each arm has its own variance. Where the variances
-        are alike, their common value counts, too (:func:`knowledge.evidence.paired_ratio.estimate_prior`).
+        It is Student's paired t-test of the rounds that have both. Each arm has its own variance, which is uncertain
+        after a few rounds, so the variance of all runs counts, too, with a small weight.
 
         Args:
-            arms: The arms to compare; one with fewer than three rounds has no ratio.
+            arms: The arms to compare; one that shares fewer than two rounds with the other has no ratio.
             other: The arm that they are compared with.
             error: Probability that one of the lower bounds is above the truth.
         """
-        differences = {arm: own for arm in arms if len(own := self._differences(arm, other)) > 1}
-        spread = {arm: (statistics.variance(own), len(own) - 1) for arm, own in differences.items()}
-        prior, ratios = estimate_prior([*spread.values()]), dict[int, Ratio]()
-        for arm, own in differences.items():
-            # The variances of other arms say nothing about an arm that has more noise.
-            if len(own) >= _FEWEST_ROUNDS:
-                variance, degrees = prior.moderate(*spread[arm])
+        fit, ratios = self.fit(), dict[int, Ratio]()
+        for arm in arms:
+            if len(own := self._differences(arm, other)) > 1:
+                # Degrees of freedom of the runs of other arms.
+                rest = max(0, fit.degrees - (len(own) - 1))
+                common = Prior(variance=2 * fit.variance, degrees=min(_COMMON_DEGREES, rest))
+                variance, degrees = common.moderate(statistics.variance(own), len(own) - 1)
                 quantile = student_quantile(1 - error / len(arms), degrees)
                 variance = max(_LEAST_VARIANCE, variance) / len(own)
                 ratios[arm] = Ratio(mean=statistics.fmean(own), variance=variance, quantile=quantile)

@@ -200,26 +200,27 @@ def test_the_test_of_one_look_is_students_paired_test() -> None:
     test = stats.ttest_rel(logarithms[0], logarithms[1])
     interval = test.confidence_interval(0.96)
     assert (ratio.low, ratio.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
-    # A second run of the reference counts in its round, and two rounds are not enough.
+    # A second run of the reference counts in its round, and one shared round is not enough.
     runs.add(0, 0, 1.1, is_second=True)
     assert runs.ratios_now([1], 0, error=0.02)[1].mean > ratio.mean
     runs.add(6, 0, 1.0)
     runs.add(6, 2, 0.9)
-    runs.add(5, 2, 0.9)
     assert set(runs.ratios_now([1, 2], 0, error=0.02)) == {1}
 
 
-def test_arms_with_alike_variances_share_them() -> None:
+def test_the_variance_of_all_runs_has_a_small_weight_in_that_of_an_arm() -> None:
     random, runs = np.random.default_rng(3), PairedRuns()
+    logarithms = random.normal(0, [[0.01]] * 11 + [[0.1]], (12, 3))
     for number in range(3):
         for arm in range(12):
-            runs.add(number, arm, math.exp(random.normal(0, 0.01)))
+            runs.add(number, arm, math.exp(logarithms[arm, number]))
 
-    alone, together = runs.ratios_now([1], 0, error=0.02), runs.ratios_now(range(1, 12), 0, error=0.02 * 11)
+    noisy = runs.ratios_now([11], 0, error=0.02)[11]
 
-    # Student's quantiles of 0.98, for the two degrees of three rounds, and for many more.
-    assert alone[1].quantile == pytest.approx(stats.t.ppf(0.98, 2))
-    assert together[1].quantile < stats.t.ppf(0.98, 5)
+    # Two degrees of the arm's three rounds, and three of all runs.
+    own = np.var(logarithms[11] - logarithms[0], ddof=1)
+    assert noisy.variance == pytest.approx((2 * own + 3 * 2 * runs.fit().variance) / 5 / 3)
+    assert noisy.quantile == pytest.approx(stats.t.ppf(0.98, 5))
 
 
 def test_a_second_run_of_the_reference_counts_as_one_of_its_runs() -> None:
