@@ -2,7 +2,7 @@
 
     python -m benchmarks.planner [--problems 200] [--kind mixed|equal|uneven|informed|replay] [--arms 12]
         [--policy NAME]
-    python -m benchmarks.planner --noise
+    python -m benchmarks.planner --recorded
 
 Simulated machines: with `mixed`, two of five changes do something, and nothing is known before. `equal`: no change does
 anything. `uneven`: as `equal`, but arms have noise of different sizes. `informed`: predictions are as uncertain as they
@@ -12,7 +12,7 @@ is a recorded one, drawn at random; the truth is the mean of all recorded rounds
 A statement is wrong if the choice is slower than the reference, or if it is certain and another arm is faster by more
 than the tolerance.
 
-`--noise` prints how much the noise of arms differs in the recorded programs.
+`--recorded` prints how alike the noise and the gains of arms are in the recorded programs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from advisor.experiment.belief import prior_belief
 from advisor.experiment.change import UNKNOWN_GAIN, Change
 from advisor.experiment.experiment import CONTROL, REFERENCE, ArmRun, Experiment, Laboratory, Plan
 from advisor.experiment.policies import POLICIES, Policy
@@ -55,7 +56,6 @@ class SimulatedMachine(Laboratory):
         if kind == "informed":
             deviations = np.exp(random.uniform(math.log(0.01), math.log(0.15), count))
             expected = random.normal(0, 0.1, count) * (random.random(count) < 0.5)
-            gains = expected + random.normal(0, deviations)
         changes = [
             Change(
                 name=f"setting{n}" if n >= arms // 2 else "package",
@@ -65,8 +65,11 @@ class SimulatedMachine(Laboratory):
             )
             for n in range(count)
         ]
-        self.gains = dict(zip(changes, map(float, gains), strict=True))
         self.arms: list[tuple[Change, ...]] = [(), *((change,) for change in changes)]
+        if kind == "informed":
+            belief = prior_belief(self.arms)
+            gains = random.multivariate_normal(belief.mean, belief.covariance)[1:]
+        self.gains = dict(zip(changes, map(float, gains), strict=True))
         spread = random.normal(0, 0.5, count + 1) if kind == "uneven" else np.zeros(count + 1)
         self.deviations = [*(RUN_DEVIATION * np.exp(spread))]
         self.speeds = [sum(self.gains[c] for c in changes) for changes in self.arms]
@@ -179,16 +182,25 @@ def recorded_tables() -> list[tuple[Table, set[int]]]:
     return tables
 
 
-def print_noise() -> None:
-    """Print quantiles of the degrees of freedom that the common variance of a program's arms is worth."""
-    degrees = []
-    for table, _ in recorded_tables():
-        rows = [np.subtract(table[REFERENCE], table[arm]) for arm in table if arm != REFERENCE]
+def print_recorded() -> None:
+    """Print how alike the noise of a program's arms is, and the gains of its stacks."""
+    degrees, moments = [], []
+    for table, stacks in recorded_tables():
+        rows = np.array([np.subtract(table[REFERENCE], table[arm]) for arm in table if arm != REFERENCE])
         prior = estimate_prior([(float(np.var(row, ddof=1)), len(row) - 1) for row in rows])
         degrees += [prior.degrees] if prior.degrees else []
+        if len(stacks) > 1:
+            rows = rows[[arm - 1 for arm in sorted(stacks)]]
+            # The mean products of gains, without those of their errors.
+            products = np.outer(rows.mean(axis=1), rows.mean(axis=1)) - np.cov(rows) / rows.shape[1]
+            own = np.trace(products)
+            moments.append((own / len(rows), (products.sum() - own) / (len(rows) * (len(rows) - 1))))
     quantiles = np.quantile(degrees, (0.1, 0.25, 0.5))
-    print(f"{len(degrees)} programs; degrees of freedom: 10 % below {quantiles[0]:.1f}, ", end="")
+    print(f"noise: {len(degrees)} programs; degrees of freedom: 10 % below {quantiles[0]:.1f}, ", end="")
     print(f"25 % below {quantiles[1]:.1f}, 50 % below {quantiles[2]:.1f}")
+    for most in (math.inf, 0.1):
+        own, both = np.sum([m for m in moments if m[0] < most], axis=0)
+        print(f"gains with mean squares below {most}: correlation {both / own:.2f}")
 
 
 def play(
@@ -210,11 +222,11 @@ def main() -> None:
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--kind", default="mixed", choices=("mixed", "equal", "uneven", "informed", "replay"))
     parser.add_argument("--arms", type=int, default=12)
-    parser.add_argument("--noise", action="store_true")
+    parser.add_argument("--recorded", action="store_true")
     parser.add_argument("--policy", choices=POLICIES, help="one of them (default: all)")
     options = parser.parse_args()
-    if options.noise:
-        print_noise()
+    if options.recorded:
+        print_recorded()
         return
     tables = recorded_tables() if options.kind == "replay" else []
     if tables:

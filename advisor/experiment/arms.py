@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.experiment.change import UNKNOWN_GAIN, Change
+from advisor.experiment.change import SLOW_PART, UNKNOWN_GAIN, Change
 from advisor.resolve.candidates.problem import CandidateStack
 from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError, StackTooLargeError
@@ -21,6 +22,7 @@ from knowledge.catalogue.settings import ANY, Setting, SettingChoice, shipped_se
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
+from knowledge.domain.ratio import Ratio
 from knowledge.hardware.this_machine import installed_libraries
 
 MOST_RELEASES = 5
@@ -59,7 +61,7 @@ def release_changes(request: ResolutionRequest, stack: CandidateStack, names: It
 
     Releases that the project does not admit, or that a rule forbids on the target, are left out. Of a release, the best
     build for the target is taken; on a machine with an accelerator, other builds of the stack's own release are
-    changes, too.
+    changes, too. If the stack has documented slow-downs, so are the releases that they were compared with.
     """
     rules, estimator = request.score.rules, request.score.estimator
     has_accelerator = bool(request.problem.target.hardware.accelerators)
@@ -68,10 +70,17 @@ def release_changes(request: ResolutionRequest, stack: CandidateStack, names: It
         offered = [c.version for c in request.source.candidates(NormalizedName(name)) if request.problem.admits(c)]
         admitted = [v for v in offered if not any(verdict.severity == "forbidden" for verdict in rules.judge(name, v))]
         builds = [str(v) for v in admitted if v != own and v.public == own.public] if has_accelerator else []
-        for value in (*_spread([v for v in admitted if v.public != own.public], own), *builds):
-            prediction = estimator.predict({**stack.versions, name: Version(value)}, stack.versions)
+        slow = [rule for rule, package in rules.slowdowns_of(stack.versions) if package == name]
+        remedies = [rule.than for rule in slow if Version(rule.than) in admitted]
+        spread = _spread([v for v in admitted if v.public != own.public], own)
+        for value in dict.fromkeys((*spread, *remedies, *builds)):
+            versions = {**stack.versions, name: Version(value)}
+            prediction = estimator.predict(versions, stack.versions)
             is_predicted = prediction.is_known and prediction.ratio.variance > 0
             gain = prediction.ratio if is_predicted else UNKNOWN_GAIN
+            for rule in slow:
+                if (rule, name) not in rules.slowdowns_of(versions):
+                    gain = gain.times(Ratio(mean=0.0, variance=SLOW_PART * math.log(rule.ratio) ** 2))
             # Other releases and builds round differently.
             yield Change(name=name, value=value, numerics="reordered", gain=gain)
 

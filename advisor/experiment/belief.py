@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _INTERACTION = 0.03
 """Standard deviation of what several changes together gain beyond the sum of what each gains."""
+_SAME_NAME = 0.3
+"""Correlation of what two releases of a package gain, or two values of a setting: 0.24 to 0.38 for the stacks of
+recorded programs (`python -m benchmarks.planner --recorded`)."""
 _REFERENCE_VARIANCE = 1e-12
 
 
@@ -60,7 +63,9 @@ def prior_belief(arms: Sequence[Sequence[Change]]) -> Belief:
     names = list(dict.fromkeys(change for changes in arms for change in changes))
     design = np.array([[float(name in changes) for name in names] for changes in arms]).reshape(len(arms), len(names))
     mean = design @ np.array([change.gain.mean for change in names])
-    covariance = design @ np.diag([change.gain.variance for change in names]) @ design.T
+    deviations = np.array([change.gain.deviation for change in names])
+    alike = np.array([[1.0 if a is b else _SAME_NAME * (a.name == b.name) for b in names] for a in names])
+    covariance = design @ (alike.reshape(len(names), len(names)) * np.outer(deviations, deviations)) @ design.T
     for number, changes in enumerate(arms):
         covariance[number, number] += _REFERENCE_VARIANCE + (_INTERACTION**2 if len(changes) > 1 else 0.0)
     return Belief(mean, covariance)

@@ -32,8 +32,8 @@ _MIXTURE = 25.0
 """Variance of the mixture over a difference, in variances of a run: intervals are shortest for differences of a few
 standard deviations of a run."""
 _COMMON_DEGREES = 3
-"""Weight of the variance of all runs in that of an arm, in degrees of freedom. In the recorded programs it is larger in
-three of four (`python -m benchmarks.planner --noise`); a small one limits what an arm with much more noise can do."""
+"""Weight of the variance of all runs in that of an arm, in degrees of freedom. It is larger in three of four recorded
+programs (`python -m benchmarks.planner --recorded`); a small one limits what an arm with much more noise can do."""
 _LEAST_VARIANCE = 0.001**2
 """Least variance of the logarithm of a run's seconds: clocks and printed numbers are not exact."""
 

@@ -78,6 +78,25 @@ def test_the_faster_release_is_found_locked_and_certified(advisor: Advisor, inde
     assert void() == ["the program that was measured has changed"]
 
 
+def test_a_release_without_a_documented_slow_down_is_an_arm_that_runs_first(
+    index: PackageIndex, tmp_path: Path, knowledge_file: Path
+) -> None:
+    # SciPy 1.12 to 1.15 has a slow `nnls`, which was compared with 1.11.4.
+    series = ("1.14.1", "1.13.1", "1.12.0", "1.11.9", "1.10.1")
+    assert len(series) == MOST_RELEASES
+    for version in ("1.15.3", *series, "1.11.4"):
+        index.add("scipy", version, code="")
+    indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache")
+    knowledge = ResolutionOptions(knowledge=f"sqlite:///{knowledge_file}")
+    options = ProjectOptions.of(make_project(tmp_path / "project", ["scipy"]), None, indexes, knowledge)
+
+    with open_experiment(options, ExperimentOptions(budget_seconds=60)) as experiment:
+        labels = [arm.label for arm in experiment.laboratory.arms]
+
+    assert set(labels[1:4]) == {f"scipy=={version}" for version in ("1.11.9", "1.11.4", "1.10.1")}
+    assert set(labels[4:]) == {f"scipy=={version}" for version in ("1.14.1", "1.13.1", "1.12.0")}
+
+
 TORCH = """
 class backends:
     class mkldnn:

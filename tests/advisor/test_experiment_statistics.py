@@ -286,6 +286,19 @@ def test_an_arm_that_is_improbably_better_need_not_run() -> None:
     assert not decision.is_certain
 
 
+def test_what_one_release_gains_says_something_about_the_others() -> None:
+    first, second, other = (Change(name=name, value=value) for name, value in (("a", 1), ("a", 2), ("b", 1)))
+    runs = PairedRuns()
+    for number in range(6):
+        runs.add(number, 0, 1.0)
+        runs.add(number, 1, 0.9 + 0.001 * (number % 2))
+
+    belief = prior_belief([(), (first,), (second,), (other,)]).after(runs.fit(), 0.001**2)
+
+    # The mean of a normal distribution, given another one with the correlation 0.3, and no other information.
+    assert belief.mean[1:] == pytest.approx([runs.fit().logarithms[1], 0.3 * belief.mean[1], 0], rel=0.01)
+
+
 class _Machine(Laboratory):
     """A machine on which changes have true gains; some arms fail."""
 
