@@ -183,7 +183,8 @@ def with_changes(
             for text in (*(f"{pin.name}=={pin.value}" for pin in pins), *pinned)
         ]
         try:
-            optimum = solve(request.with_problem(request.problem.with_roots(roots)))
+            changed_request = request.with_problem(request.problem.with_roots(roots))
+            optimum = solve(changed_request.begun_now(keeps_result=False))
         except (InfeasibleError, StackTooLargeError, SearchLimitError):
             continue
         if not optimum.stopped:

@@ -33,6 +33,10 @@ _FIRST_ROUNDS = 4
 _FIRST_DEVIATION = 0.02
 """Standard deviation of a run's logarithm, until it is known from enough runs."""
 _FEWEST_DEGREES = 3
+_ROUNDS_WITH_REFERENCE = 3
+"""Rounds of each arm that have the reference, also once that is certainly slower than another arm."""
+_REFERENCE_INTERVAL = 4
+"""Rounds from one run of such a reference to the next, so that the control (A/A) continues."""
 _MOST_DISTURBED = 6
 """Disturbed runs one after the other after which an experiment gives up."""
 _PROBABLE_GAIN = 0.9
@@ -220,11 +224,12 @@ class Experiment:
         """Run the reference and the arms that the policy names; return whether the time was enough."""
         self._combine_gains()
         number = self.rounds
-        arms = [REFERENCE, *(arm for arm in self._next_arms() if arm not in {REFERENCE, *self.race.dropped})]
-        if number % 2 == 0 or self.laboratory.rounds_at_once > 1:
-            arms.append(CONTROL)
+        arms = [arm for arm in self._next_arms() if arm not in {REFERENCE, *self.race.dropped}]
         if self.laboratory.rounds_at_once > 1:
-            return self._rounds_at_once(arms)
+            return self._rounds_at_once([REFERENCE, *arms, CONTROL])
+        has_new = any(self.counts[arm] < _ROUNDS_WITH_REFERENCE for arm in arms)
+        if has_new or REFERENCE not in self.race.dropped or number % _REFERENCE_INTERVAL == 0:
+            arms = [REFERENCE, *arms, *([CONTROL] if number % 2 == 0 else [])]
         # Each round begins with another arm, so that none always has the same place.
         shift = number % len(arms)
         for arm in (*arms[shift:], *arms[:shift]):
@@ -356,7 +361,8 @@ class Experiment:
         """Return about how long the experiment would take until the choice is certain."""
         needed = self.race.rounds_left(self.decision, self.counts)
         own = sum(rounds * self.laboratory.seconds_of(arm) for arm, rounds in needed.items())
-        both = self.laboratory.seconds_of(REFERENCE) * 1.5
+        both = self.laboratory.seconds_of(REFERENCE)
+        both *= 2 / _REFERENCE_INTERVAL if REFERENCE in self.race.dropped else 1.5
         if self.decision.choice != REFERENCE:
             both += self.laboratory.seconds_of(self.decision.choice)
         return own + max(needed.values(), default=0) * both

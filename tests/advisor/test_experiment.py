@@ -16,7 +16,7 @@ import pytest
 from advisor.api.measurements.experiment import open_experiment
 from advisor.api.measurements.options import ExperimentOptions
 from advisor.api.options import IndexOptions, ProjectOptions, ResolutionOptions
-from advisor.experiment.arms import MOST_RELEASES
+from advisor.experiment.arms import MOST_RELEASES, with_changes
 from advisor.project.workload.file import write_workload
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
@@ -91,7 +91,11 @@ def test_a_release_without_a_documented_slow_down_is_an_arm_that_runs_first(
     options = ProjectOptions.of(make_project(tmp_path / "project", ["scipy"]), None, indexes, knowledge)
 
     with open_experiment(options, ExperimentOptions(budget_seconds=60)) as experiment:
-        labels = [arm.label for arm in experiment.laboratory.arms]
+        arms, request = experiment.laboratory.arms, experiment.session.select().request
+        # The time of the search is over, but not that of the experiment.
+        request.effort.limit.interrupt()
+        assert with_changes(arms[0], arms[1].changes, request) == arms[1]
+    labels = [arm.label for arm in arms]
 
     assert set(labels[1:4]) == {f"scipy=={version}" for version in ("1.11.9", "1.11.4", "1.10.1")}
     assert set(labels[4:]) == {f"scipy=={version}" for version in ("1.14.1", "1.13.1", "1.12.0")}
@@ -368,6 +372,7 @@ def test_runs_of_a_profiled_workload_count_in_the_next_experiment_and_certify_a_
                         ]
                     )
     with open_experiment(options, limits) as experiment:
+        experiment.session.select().request.effort.limit.interrupt()
         result = experiment.run(lambda *_: pytest.fail("no run fits into the budget"))
         experiment.session.write_locks([tmp_path / "pylock.toml"])
 

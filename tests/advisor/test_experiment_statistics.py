@@ -306,6 +306,7 @@ class _Machine(Laboratory):
         self.random = np.random.default_rng(seed)
         self.gains = [0.0, *gains]
         self.failing = failing
+        self.noise = 0.005
         self.time = 0.0
         self.ran: list[int] = []
 
@@ -314,7 +315,7 @@ class _Machine(Laboratory):
         self.ran.append(arm)
         if arm in self.failing:
             return ArmRun(seconds=None, failure="it crashes")
-        return ArmRun(seconds=math.exp(-self.gains[max(arm, REFERENCE)] + self.random.normal(0, 0.005)))
+        return ArmRun(seconds=math.exp(-self.gains[max(arm, REFERENCE)] + self.random.normal(0, self.noise)))
 
     def seconds_of(self, arm: int) -> float:
         return 10.0
@@ -359,6 +360,21 @@ def test_changes_that_are_too_small_alone_are_tried_with_a_large_one() -> None:
 
     assert sorted(change.name for change in experiment.arms[experiment.decision.choice]) == ["1", "2", "3"]
     assert experiment.ending == "certain"
+
+
+def test_the_reference_seldom_runs_once_it_is_certainly_slower_and_its_control_continues() -> None:
+    machine = _Machine([2.0, 2.0])
+    machine.noise = 0.03
+    # Two values of one setting cannot be combined.
+    arms: list[tuple[Change, ...]] = [(), *((replace(_change("1"), value=value),) for value in (1, 2))]
+    experiment = Experiment(plan=Plan(budget_seconds=36000), arms=arms, laboratory=machine)
+    experiment.run()
+
+    assert (experiment.ending, bool(experiment.decision.choice)) == ("certain", True)
+    late = machine.ran[len(machine.ran) // 2 :]
+    share = late.count(REFERENCE) * len(machine.ran) / len(late) / experiment.rounds
+    assert share == pytest.approx(1 / 4, abs=0.05)
+    assert late.count(REFERENCE) == pytest.approx(late.count(CONTROL), abs=1)
 
 
 def test_equal_results_are_tried_before_other_orders_and_reduced_precision_last() -> None:

@@ -176,7 +176,8 @@ class ProjectExperiment:
             )
             for c in stack
         ]
-        request = self.session.select().request
+        # The measurements took longer than the search may.
+        request = self.session.select().request.begun_now(keeps_result=True)
         self.session.replace_request(request.with_problem(request.problem.with_roots(roots)))
         self.session.experiment = result
 

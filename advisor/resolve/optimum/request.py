@@ -44,6 +44,10 @@ class ResolutionRequest:
         """
         return replace(self, problem=problem).with_score(source=self.source.for_problem(problem))
 
+    def begun_now(self, *, keeps_result: bool) -> Self:
+        """Return the request with a time limit that begins now; see :class:`advisor.domain.time_limit.TimeLimit`."""
+        return replace(self, effort=replace(self.effort, limit=self.effort.limit.begun_now(keeps_result=keeps_result)))
+
     def with_score(self, **changes: Any) -> Self:
         """Return the request with a score that differs in some fields of :class:`StackScore`."""
         return replace(self, score=replace(self.score, **changes))
