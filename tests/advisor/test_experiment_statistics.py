@@ -362,7 +362,7 @@ def test_changes_that_are_too_small_alone_are_tried_with_a_large_one() -> None:
     assert experiment.ending == "certain"
 
 
-def test_the_reference_seldom_runs_once_it_is_certainly_slower_and_its_control_continues() -> None:
+def test_the_reference_rarely_runs_once_it_is_certainly_slower_and_its_control_continues() -> None:
     machine = _Machine([2.0, 2.0])
     machine.noise = 0.03
     # Two values of one setting cannot be combined.
