@@ -13,7 +13,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.experiment.change import SLOW_PART, UNKNOWN_GAIN, Change
+from advisor.experiment.change import UNKNOWN_GAIN, Change
 from advisor.resolve.candidates.problem import CandidateStack
 from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError, StackTooLargeError
@@ -27,6 +27,8 @@ from knowledge.hardware.this_machine import installed_libraries
 
 MOST_RELEASES = 5
 """Releases of a package that are arms, in addition to that of the reference."""
+_SLOW_PART = 0.1
+"""Probability that a program spends its time in what a documented slow-down makes slow: a judgement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ def release_changes(request: ResolutionRequest, stack: CandidateStack, names: It
             gain = prediction.ratio if is_predicted else UNKNOWN_GAIN
             for rule in slow:
                 if (rule, name) not in rules.slowdowns_of(versions):
-                    gain = gain.times(Ratio(mean=0.0, variance=SLOW_PART * math.log(rule.ratio) ** 2))
+                    gain = gain.times(Ratio(mean=0.0, variance=_SLOW_PART * math.log(rule.ratio) ** 2))
             # Other releases and builds round differently.
             yield Change(name=name, value=value, numerics="reordered", gain=gain)
 

@@ -11,8 +11,6 @@ from knowledge.domain.ratio import Ratio
 
 UNKNOWN_GAIN = Ratio(mean=0.0, variance=0.06**2)
 """What a change gains of which nothing is known: most change little, and few change more than a tenth."""
-SLOW_PART = 0.1
-"""Probability that a program spends its time in what a documented slow-down makes slow: a judgement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

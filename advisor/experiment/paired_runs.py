@@ -49,6 +49,11 @@ class PairedRuns:
         """Add the first or the second run of an arm in a round; a later one of the same kind replaces it."""
         self._rounds[round_number][arm, is_second] = math.log(seconds)
 
+    @property
+    def rounds(self) -> int:
+        """Number of rounds in which at least two runs can be compared."""
+        return sum(1 for runs in self._rounds.values() if len(runs) > 1)
+
     def fit(self) -> Fit:
         """Return the speeds of the arms that ran together with others, relative to the first of them."""
         # Slow to import, and needed by experiments only.

@@ -375,6 +375,7 @@ def test_the_reference_rarely_runs_once_it_is_certainly_slower_and_its_control_c
     share = late.count(REFERENCE) * len(machine.ran) / len(late) / experiment.rounds
     assert share == pytest.approx(1 / 4, abs=0.05)
     assert late.count(REFERENCE) == pytest.approx(late.count(CONTROL), abs=1)
+    assert experiment.counts[REFERENCE] < experiment.race.runs.rounds == experiment.rounds
 
 
 def test_equal_results_are_tried_before_other_orders_and_reduced_precision_last() -> None:

@@ -144,7 +144,7 @@ class ProjectExperiment:
             measured_on=laboratory.last_start[:10] or str(datetime.now(UTC).date()),
             arms=len(laboratory.arms) - len(experiment.untried),
             measured_arms=sum(1 for arm, count in experiment.counts.items() if count and arm not in experiment.untried),
-            rounds=experiment.counts[REFERENCE],
+            rounds=experiment.race.runs.rounds,
             minutes=round(minutes + laboratory.recalled_seconds / 60, 1),
             speedup=round(ratio.speedup, 4),
             low=round(ratio.low, 4),
