@@ -73,7 +73,8 @@ def release_changes(request: ResolutionRequest, stack: CandidateStack, names: It
         admitted = [v for v in offered if not any(verdict.severity == "forbidden" for verdict in rules.judge(name, v))]
         builds = [str(v) for v in admitted if v != own and v.public == own.public] if has_accelerator else []
         slow = [rule for rule, package in rules.slowdowns_of(stack.versions) if package == name]
-        remedies = [rule.than for rule in slow if Version(rule.than) in admitted]
+        publics = {version.public for version in admitted}
+        remedies = [than for rule in slow if (than := Version(rule.than).public) in publics]
         spread = _spread([v for v in admitted if v.public != own.public], own)
         for value in dict.fromkeys((*spread, *remedies, *builds)):
             versions = {**stack.versions, name: Version(value)}

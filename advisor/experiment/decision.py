@@ -87,7 +87,10 @@ class Race:
             belief: What is expected of the arms, also of those that never ran.
         """
         fit = self.runs.fit()
-        certain = self._certainly_faster(fit)
+        certain = self._certainly_faster(fit) - self.dropped
+        if not certain:
+            # More noise can make an arm uncertain that was faster before, and then the reference is the choice again.
+            self.dropped.discard(0)
         self._drop(fit, certain)
         alive = self._alive(belief)
         for choice in self._faster(fit, alive, certain):

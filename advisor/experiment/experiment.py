@@ -227,8 +227,8 @@ class Experiment:
         arms = [arm for arm in self._next_arms() if arm not in {REFERENCE, *self.race.dropped}]
         if self.laboratory.rounds_at_once > 1:
             return self._rounds_at_once([REFERENCE, *arms, CONTROL])
-        has_new = any(self.counts[arm] < _ROUNDS_WITH_REFERENCE for arm in arms)
-        if has_new or REFERENCE not in self.race.dropped or number % _REFERENCE_INTERVAL == 0:
+        needs_reference = len(arms) < 2 or any(self.counts[arm] < _ROUNDS_WITH_REFERENCE for arm in (REFERENCE, *arms))
+        if needs_reference or REFERENCE not in self.race.dropped or number % _REFERENCE_INTERVAL == 0:
             arms = [REFERENCE, *arms, *([CONTROL] if number % 2 == 0 else [])]
         # Each round begins with another arm, so that none always has the same place.
         shift = number % len(arms)
@@ -361,8 +361,11 @@ class Experiment:
         """Return about how long the experiment would take until the choice is certain."""
         needed = self.race.rounds_left(self.decision, self.counts)
         own = sum(rounds * self.laboratory.seconds_of(arm) for arm, rounds in needed.items())
-        both = self.laboratory.seconds_of(REFERENCE)
-        both *= 2 / _REFERENCE_INTERVAL if REFERENCE in self.race.dropped else 1.5
+        # Runs of the reference in a round, with its control.
+        runs = 2.0
+        if self.laboratory.rounds_at_once == 1:
+            runs = 2 / _REFERENCE_INTERVAL if REFERENCE in self.race.dropped else 1.5
+        both = self.laboratory.seconds_of(REFERENCE) * runs
         if self.decision.choice != REFERENCE:
             both += self.laboratory.seconds_of(self.decision.choice)
         return own + max(needed.values(), default=0) * both

@@ -51,8 +51,8 @@ class PairedRuns:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds in which at least two runs can be compared."""
-        return sum(1 for runs in self._rounds.values() if len(runs) > 1)
+        """Number of rounds that have runs."""
+        return len(self._rounds)
 
     def fit(self) -> Fit:
         """Return the speeds of the arms that ran together with others, relative to the first of them."""

@@ -378,6 +378,36 @@ def test_the_reference_rarely_runs_once_it_is_certainly_slower_and_its_control_c
     assert experiment.counts[REFERENCE] < experiment.race.runs.rounds == experiment.rounds
 
 
+@pytest.mark.parametrize("seed", range(3, 7))
+def test_a_reference_that_is_the_choice_again_runs_in_each_round(seed: int) -> None:
+    class Disturbed(_Machine):
+        """A machine that becomes noisy after it showed that the arms are faster."""
+
+        def run(self, round_number: int, arm: int) -> ArmRun:
+            self.noise = 0.004 if round_number < 5 else 0.05
+            run = super().run(round_number, arm)
+            by_round.setdefault(round_number, set()).add(arm)
+            return run
+
+    by_round: dict[int, set[int]] = {}
+    arms: list[tuple[Change, ...]] = [(), *((replace(_change("1"), value=value),) for value in range(4))]
+    machine = Disturbed([0.03] * 4, seed=seed)
+    experiment = Experiment(plan=Plan(budget_seconds=1500), arms=arms, laboratory=machine)
+    choices: dict[int, tuple[int, bool]] = {}
+    experiment.notify = lambda number, _: choices.update(
+        {number: (experiment.decision.choice, REFERENCE in experiment.race.dropped)}
+    )
+    experiment.run()
+
+    # It was not certain before the noise.
+    assert len(choices) > 10
+    assert (REFERENCE, True) not in choices.values()
+    # The last round can end early.
+    complete = [number for number in by_round if number < experiment.rounds]
+    assert all(REFERENCE in by_round[number] for number in complete if choices[number][0] == REFERENCE)
+    assert min(len(by_round[number]) for number in complete) > 1
+
+
 def test_equal_results_are_tried_before_other_orders_and_reduced_precision_last() -> None:
     machine = _Machine([0.0, 0.0, 0.0])
     _experiment(machine, "reduced", "exact", "reordered")
