@@ -1,13 +1,14 @@
 """Compare policies of experiments: regret after some minutes, minutes until it is certain, wrong statements.
 
-    python -m benchmarks.planner [--problems 200] [--kind mixed|equal|uneven|informed|replay] [--arms 12]
+    python -m benchmarks.planner [--problems 200] [--kind mixed|equal|informed|replay] [--uneven] [--arms 12]
         [--policy NAME]
     python -m benchmarks.planner --recorded
 
 Simulated machines: with `mixed`, two of five changes do something, and nothing is known before. `equal`: no change does
-anything. `uneven`: as `equal`, but arms have noise of different sizes. `informed`: predictions are as uncertain as they
-say. `replay`: whole models of the shipped campaigns, with at least four arms and six rounds. A round of the experiment
-is a recorded one, drawn at random; the truth is the mean of all recorded rounds.
+anything. `informed`: predictions are as uncertain as they say. With `--uneven`, arms have noise of different sizes, as
+in the quarter of the recorded programs where it differs most (`--recorded`). `replay`: whole models of the shipped
+campaigns, with at least four arms and six rounds. A round of the experiment is a recorded one, drawn at random; the
+truth is the mean of all recorded rounds.
 
 A statement is wrong if the choice is slower than the reference, or if it is certain and another arm is faster by more
 than the tolerance.
@@ -40,18 +41,20 @@ MINUTES = (5, 10, 20, 40, 60)
 TOLERANCE = 0.02
 ROUND_DEVIATION = 0.03
 RUN_DEVIATION = 0.01
+UNEVEN_DEGREES = 3.6
+"""Degrees of freedom of the variances of arms with noise of different sizes."""
 BUILD_SECONDS = 40.0
 
 
 class SimulatedMachine(Laboratory):
     """A machine on which changes have true gains."""
 
-    def __init__(self, kind: str, arms: int, random: np.random.Generator) -> None:
+    def __init__(self, kind: str, arms: int, is_uneven: bool, random: np.random.Generator) -> None:
         self.random = random
         count = arms - 1
         gains = np.where(random.random(count) < 0.4, random.normal(0, 0.1, count), 0.0)
         expected, deviations = np.zeros(count), np.full(count, UNKNOWN_GAIN.deviation)
-        if kind in ("equal", "uneven"):
+        if kind == "equal":
             gains[:] = 0
         if kind == "informed":
             deviations = np.exp(random.uniform(math.log(0.01), math.log(0.15), count))
@@ -70,8 +73,10 @@ class SimulatedMachine(Laboratory):
             belief = prior_belief(self.arms)
             gains = random.multivariate_normal(belief.mean, belief.covariance)[1:]
         self.gains = dict(zip(changes, map(float, gains), strict=True))
-        spread = random.normal(0, 0.5, count + 1) if kind == "uneven" else np.zeros(count + 1)
-        self.deviations = [*(RUN_DEVIATION * np.exp(spread))]
+        self.deviations = [RUN_DEVIATION] * (count + 1)
+        if is_uneven:
+            variances = UNEVEN_DEGREES / random.chisquare(UNEVEN_DEGREES, count + 1)
+            self.deviations = [RUN_DEVIATION * math.sqrt(variance) for variance in variances]
         self.speeds = [sum(self.gains[c] for c in changes) for changes in self.arms]
         self.seconds = float(random.choice([6, 15, 30]))
         self.built = {0}
@@ -96,7 +101,7 @@ class SimulatedMachine(Laboratory):
     def combine(self, changes: Sequence[Change]) -> bool:
         """Add an arm whose gain is the sum of its changes and of a small interaction."""
         self.arms.append(tuple(changes))
-        self.deviations.append(RUN_DEVIATION)
+        self.deviations.append(max(self.deviations[self.arms.index((change,))] for change in changes))
         interaction = self.random.normal(0, 0.03) if any(self.gains.values()) else 0.0
         self.speeds.append(sum(self.gains[change] for change in changes) + interaction)
         return True
@@ -220,7 +225,8 @@ def main() -> None:
     """Print a line for each policy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", type=int, default=200)
-    parser.add_argument("--kind", default="mixed", choices=("mixed", "equal", "uneven", "informed", "replay"))
+    parser.add_argument("--kind", default="mixed", choices=("mixed", "equal", "informed", "replay"))
+    parser.add_argument("--uneven", action="store_true")
     parser.add_argument("--arms", type=int, default=12)
     parser.add_argument("--recorded", action="store_true")
     parser.add_argument("--policy", choices=POLICIES, help="one of them (default: all)")
@@ -243,7 +249,7 @@ def main() -> None:
             if tables:
                 machine = ReplayedMachine(*tables[seed % len(tables)], random)
             else:
-                machine = SimulatedMachine(options.kind, options.arms, random)
+                machine = SimulatedMachine(options.kind, options.arms, options.uneven, random)
             history, experiment = play(machine, policy, seed)
             best = max(machine.speeds)
             for minutes in MINUTES:

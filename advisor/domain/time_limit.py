@@ -46,9 +46,9 @@ class TimeLimit:
             return INTERRUPTED
         return f"stopped at the time limit of {self._seconds:g} s" if self.is_over else ""
 
-    def begun_now(self, *, keeps_result: bool) -> TimeLimit:
-        """Return a limit of the same time from now."""
-        return TimeLimit(self._seconds, keeps_result=keeps_result)
+    def begun_now(self, *, keeps_result: bool, most_seconds: float = math.inf) -> TimeLimit:
+        """Return a limit of the same time from now, or of fewer seconds."""
+        return TimeLimit(min(self._seconds, most_seconds), keeps_result=keeps_result)
 
     def at_most(self, seconds: float) -> TimeLimit:
         """Return a limit for a part of the question, which ends no later than this one."""

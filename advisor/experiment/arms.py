@@ -27,6 +27,8 @@ from knowledge.hardware.this_machine import installed_libraries
 
 MOST_RELEASES = 5
 """Releases of a package that are arms, in addition to that of the reference."""
+_MOST_SECONDS = 60.0
+"""Time of the search for the stack of an arm: there are dozens of them, some while the measurements wait."""
 _SLOW_PART = 0.1
 """Probability that a program spends its time in what a documented slow-down makes slow: a judgement."""
 
@@ -187,7 +189,7 @@ def with_changes(
         ]
         try:
             changed_request = request.with_problem(request.problem.with_roots(roots))
-            optimum = solve(changed_request.begun_now(keeps_result=False))
+            optimum = solve(changed_request.begun_now(keeps_result=False, most_seconds=_MOST_SECONDS))
         except (InfeasibleError, StackTooLargeError, SearchLimitError):
             continue
         if not optimum.stopped:

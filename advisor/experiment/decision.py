@@ -11,9 +11,6 @@ While an experiment runs, another arm than the reference is chosen only if it is
 one more look, with Student's paired t-test: an arm may be chosen that is faster, although an interval that holds at all
 times is too wide to say so. All in all, the probability to choose an arm that is not faster than the reference is at
 most one half of the error above, because only one side of the intervals matters, and that of the last look.
-
-The intervals that hold at all times assume one variance of all arms. An arm can be noisier than the others, so it is
-certainly faster only if Student's test, where each arm has its own variance, says so, too.
 """
 
 from __future__ import annotations
@@ -123,13 +120,12 @@ class Race:
 
     def _faster_now(self, fit: Fit) -> dict[int, Ratio]:
         """Return the speeds over the reference of the arms that are faster by Student's test."""
-        ratios = self.runs.ratios_now([arm for arm in fit.arms if arm], 0, error=_LAST_LOOK)
-        return {arm: ratio for arm, ratio in ratios.items() if ratio.low > 1}
+        ratios = {arm: fit.ratio_now(arm, 0, error=_LAST_LOOK / (len(fit.arms) - 1)) for arm in fit.arms if arm}
+        return {arm: ratio for arm, ratio in ratios.items() if ratio and ratio.low > 1}
 
     def _certainly_faster(self, fit: Fit) -> set[int]:
         """Return the arms that are certainly faster than the reference."""
-        arms = self._faster_now(fit)
-        return {arm for arm in arms if fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)}
+        return {arm for arm in fit.arms if fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)}
 
     def _faster(self, fit: Fit, alive: Sequence[int], faster: Collection[int]) -> list[int]:
         """Return the best of the arms that are faster than the reference, or the reference, after the parts of it.

@@ -1,28 +1,29 @@
 """What runs of several arms in rounds say about the ratios of their speeds, at every moment of an experiment.
 
 The logarithm of a run's seconds is the sum of the arm's, of the round's (load, clocks and temperature change from round
-to round), and of noise with one variance. Rounds are nuisance: only differences inside a round count.
+to round), and of noise. Rounds are nuisance: only differences inside a round count. Speeds are those of least squares.
+Some arms are noisier than others, so each has a variance of its own, moderated by that of all runs (G. K. Smyth, 2004,
+as in :mod:`knowledge.evidence.paired_ratio`); degrees of freedom of a difference are Welch's and Satterthwaite's (F. E.
+Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2(6), 1946).
 
 An experiment looks at its results after every round and decides whether to continue, so its intervals must hold at all
 times at once. They are the confidence sequences of M. Lindon, D. Ham, M. Tingley and I. Bojinov, "Anytime-Valid Linear
 Models and Regression Adjusted Causal Inference in Randomized Experiments", 2022, arXiv:2210.08589, section 4: a
 Gaussian mixture over the difference, right Haar priors of the variance and of the other coefficients. For two arms it
 is the sequential t-test of H. Wang and A. Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means
-with unknown variance", Sequential Analysis 44(1), 2025. `python -m benchmarks.planner` counts wrong choices, with
-arms that are dropped on the way.
+with unknown variance", Sequential Analysis 44(1), 2025. There, all runs have one variance, so with own variances the
+intervals are an approximation: `python -m benchmarks.planner --uneven` counts wrong choices.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from knowledge.domain.ratio import Ratio
-from knowledge.evidence.paired_ratio import Prior, student_quantile
+from knowledge.evidence.paired_ratio import student_quantile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,6 +35,8 @@ standard deviations of a run."""
 _COMMON_DEGREES = 3
 """Weight of the variance of all runs in that of an arm, in degrees of freedom. It is larger in three of four recorded
 programs (`python -m benchmarks.planner --recorded`); a small one limits what an arm with much more noise can do."""
+_LEAST_DEGREES = 1e-6
+"""An arm that ran in one round has as many, but for rounding: nothing is known about its noise."""
 _LEAST_VARIANCE = 0.001**2
 """Least variance of the logarithm of a run's seconds: clocks and printed numbers are not exact."""
 
@@ -62,58 +65,38 @@ class PairedRuns:
         rounds = [runs for runs in self._rounds.values() if len(runs) > 1]
         arms = sorted({arm for runs in rounds for arm, _ in runs})
         place = {arm: number for number, arm in enumerate(arms)}
-        information = np.zeros((len(arms), len(arms)))
-        score = np.zeros(len(arms))
-        total = 0.0
-        for runs in rounds:
-            places = [place[arm] for arm, _ in runs]
-            centred = np.array(list(runs.values()))
-            centred -= centred.mean()
-            np.subtract.at(information, np.ix_(places, places), 1 / len(runs))
-            np.add.at(information, (places, places), 1)
-            np.subtract.at(score, places, centred)
-            total += float(centred @ centred)
-        groups = _groups(information)
-        if len(arms) < 2:
-            return Fit(tuple(arms), groups, np.zeros(len(arms)), np.zeros_like(information), information, math.inf, 0)
-        covariance = np.zeros_like(information)
+        owners = np.array([place[arm] for runs in rounds for arm, _ in runs], dtype=int)
+        values = np.array([run for runs in rounds for run in runs.values()])
+        # More speed is fewer seconds, and only differences inside a round count.
+        design = -np.eye(len(arms))[owners]
+        sizes = [len(runs) for runs in rounds]
+        for end, size in zip(np.cumsum(sizes), sizes, strict=True):
+            design[end - size : end] -= design[end - size : end].mean(axis=0)
+            values[end - size : end] -= values[end - size : end].mean()
+        information = design.T @ design
+        groups, covariance = _groups(information), np.zeros_like(information)
         covariance[1:, 1:] = np.linalg.pinv(information[1:, 1:])
-        logarithms = covariance @ score
-        degrees = sum(len(runs) - 1 for runs in rounds) - (len(arms) - len(set(groups)))
-        residual = total - float(logarithms @ score)
-        variance = max(_LEAST_VARIANCE, residual / degrees) if degrees else math.inf
-        return Fit(tuple(arms), groups, logarithms, covariance, information, variance, degrees)
-
-    def ratios_now(self, arms: Sequence[int], other: int, *, error: float) -> dict[int, Ratio]:
-        """Return the speeds of arms over another one, for one look at the runs.
-
-        It is Student's paired t-test of the rounds that have both. Each arm has its own variance, which is uncertain
-        after a few rounds, so the variance of all runs counts, too, with a small weight.
-
-        Args:
-            arms: The arms to compare; one that shares fewer than two rounds with the other has no ratio.
-            other: The arm that they are compared with.
-            error: Probability that one of the lower bounds is above the truth.
-        """
-        fit, ratios = self.fit(), dict[int, Ratio]()
-        for arm in arms:
-            if len(own := self._differences(arm, other)) > 1:
-                # Degrees of freedom of the runs of other arms.
-                rest = max(0, fit.degrees - (len(own) - 1))
-                common = Prior(variance=2 * fit.variance, degrees=min(_COMMON_DEGREES, rest))
-                variance, degrees = common.moderate(statistics.variance(own), len(own) - 1)
-                quantile = student_quantile(1 - error / len(arms), degrees)
-                variance = max(_LEAST_VARIANCE, variance) / len(own)
-                ratios[arm] = Ratio(mean=statistics.fmean(own), variance=variance, quantile=quantile)
-        return ratios
-
-    def _differences(self, arm: int, other: int) -> list[float]:
-        """Return the logarithm of an arm's speed over another one's in each round that has both."""
-        rounds = [
-            [[seconds for (own, _), seconds in runs.items() if own == side] for side in (other, arm)]
-            for runs in self._rounds.values()
-        ]
-        return [statistics.fmean(of_other) - statistics.fmean(own) for of_other, own in rounds if own and of_other]
+        influence = design @ covariance
+        logarithms = influence.T @ values
+        squares = (values - design @ logarithms) ** 2
+        degrees = len(values) - len(rounds) - (len(arms) - len(set(groups)))
+        variance = max(_LEAST_VARIANCE, float(squares.sum()) / degrees) if degrees else math.inf
+        # A run is one degree of freedom, less its shares in the level of its round and in the speeds.
+        free = 1 - 1 / np.repeat(sizes, sizes) - (influence * design).sum(axis=1)
+        own_degrees = np.bincount(owners, free).astype(float)
+        own = (np.bincount(owners, squares) + _COMMON_DEGREES * variance) / (own_degrees + _COMMON_DEGREES)
+        return Fit(
+            arms=tuple(arms),
+            groups=groups,
+            logarithms=logarithms,
+            influence=influence,
+            owners=owners,
+            information=information,
+            variance=variance,
+            degrees=degrees,
+            own_variances=np.maximum(_LEAST_VARIANCE, own),
+            own_degrees=own_degrees,
+        )
 
 
 def _groups(information: NDArray[np.float64]) -> tuple[int, ...]:
@@ -128,7 +111,15 @@ def _groups(information: NDArray[np.float64]) -> tuple[int, ...]:
         groups = least
 
 
-@dataclass(frozen=True, slots=True)
+class _Uncertainty(NamedTuple):
+    """Uncertainty of a difference: its variance, also in variances of a run, and the degrees of freedom of that."""
+
+    variance: float
+    spread: float
+    degrees: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """Speeds of arms relative to the first one, with their uncertainty.
 
@@ -136,19 +127,25 @@ class Fit:
         arms: The arms.
         groups: A number for each arm, equal for arms that rounds connect; others cannot be compared.
         logarithms: Logarithm of each arm's speed over that of the first; shape (arms,).
-        covariance: Their covariance, in variances of a run; shape (arms, arms).
-        information: The same as a matrix of information, in which the first arm has no special place.
+        influence: What the logarithm of a run's seconds adds to each of them; shape (runs, arms).
+        owners: Place of each run's arm among the arms; shape (runs,).
+        information: Inverse of their covariance, times the variance of a run; the first arm has no special place in it.
         variance: Variance of the logarithm of a run's seconds within a round; infinite if nothing was repeated.
         degrees: Degrees of freedom of the variance.
+        own_variances: The same variance for the runs of each arm, moderated by that of all runs; shape (arms,).
+        own_degrees: Degrees of freedom that the runs of each arm have; shape (arms,).
     """
 
     arms: tuple[int, ...]
     groups: tuple[int, ...]
     logarithms: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    influence: NDArray[np.float64]
+    owners: NDArray[np.int64]
     information: NDArray[np.float64]
     variance: float
     degrees: int
+    own_variances: NDArray[np.float64]
+    own_degrees: NDArray[np.float64]
 
     def difference(self, arm: int, other: int) -> float:
         """Return the logarithm of an arm's speed over that of another one; 0 if one of them did not run.
@@ -159,32 +156,50 @@ class Fit:
             return 0.0
         return float(self.logarithms[self.arms.index(arm)] - self.logarithms[self.arms.index(other)])
 
-    def _spread(self, arm: int, other: int) -> float:
-        """Return the variance of a difference, in variances of a run; infinite if it is not known."""
-        if self.degrees < 1 or arm not in self.arms or other not in self.arms:
-            return math.inf
-        i, j = self.arms.index(arm), self.arms.index(other)
-        if self.groups[i] != self.groups[j]:
-            return math.inf
-        return float(self.covariance[i, i] + self.covariance[j, j] - 2 * self.covariance[i, j])
+    def _uncertainty(self, arm: int, other: int) -> _Uncertainty | None:
+        """Return the uncertainty of a difference; ``None`` unless both arms were repeated, and rounds connect them."""
+        import numpy as np
+
+        if arm == other or arm not in self.arms or other not in self.arms:
+            return None
+        pair = [self.arms.index(arm), self.arms.index(other)]
+        if self.groups[pair[0]] != self.groups[pair[1]] or self.own_degrees[pair].min() < _LEAST_DEGREES:
+            return None
+        shares = np.bincount(self.owners, (self.influence[:, pair[0]] - self.influence[:, pair[1]]) ** 2)
+        parts = shares * self.own_variances
+        variance = float(parts.sum())
+        degrees = variance**2 / float((parts**2 / (self.own_degrees + _COMMON_DEGREES)).sum())
+        return _Uncertainty(variance, float(shares.sum()), min(self.degrees, degrees))
 
     def half_width(self, arm: int, other: int, *, error: float) -> float:
-        """Return half the interval of a difference, which misses the truth at any time with this probability."""
-        spread = self._spread(arm, other)
-        if not math.isfinite(spread):
-            return math.inf
-        return math.sqrt(spread * self.variance) * anytime_quantile(spread, self.degrees, error=error)
+        """Return half the interval of a difference, which misses the truth at any time with this probability.
+
+        It is infinite if they were not repeated, or if no rounds connect them.
+        """
+        ratio = self.ratio(arm, other, error=error)
+        return ratio.half_width if ratio else math.inf
 
     def ratio(self, arm: int, other: int, *, error: float) -> Ratio | None:
         """Return the speed of an arm over that of another one, with an interval that holds at all times.
 
         ``None`` if they did not run together often enough.
         """
-        half = self.half_width(arm, other, error=error)
-        if not math.isfinite(half) or half == 0:
+        if (known := self._uncertainty(arm, other)) is None:
             return None
-        variance = self._spread(arm, other) * self.variance
-        return Ratio(mean=self.difference(arm, other), variance=variance, quantile=half / math.sqrt(variance))
+        quantile = anytime_quantile(known.spread, known.degrees, error=error)
+        if not math.isfinite(quantile):
+            return None
+        return Ratio(mean=self.difference(arm, other), variance=known.variance, quantile=quantile)
+
+    def ratio_now(self, arm: int, other: int, *, error: float) -> Ratio | None:
+        """Return the same with an interval of Student's distribution, which holds for one look at the runs.
+
+        Its lower bound is above the truth with the probability ``error``.
+        """
+        if (known := self._uncertainty(arm, other)) is None:
+            return None
+        quantile = student_quantile(1 - error, known.degrees)
+        return Ratio(mean=self.difference(arm, other), variance=known.variance, quantile=quantile)
 
 
 def anytime_quantile(spread: float, degrees: float, *, error: float) -> float:

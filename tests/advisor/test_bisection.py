@@ -19,7 +19,7 @@ from advisor.api.measurements.bisect import Culprit, ProjectBisection
 from advisor.api.measurements.laboratory import MachineLaboratory
 from advisor.experiment.bisection import Bisection, Combination, PathSection, is_same_failure
 from advisor.experiment.experiment import CONTROL, ArmRun, Laboratory
-from advisor.report.bisection import bisection_json, bisection_markdown, bisection_text
+from advisor.report.bisection import bisection_json, bisection_markdown, bisection_text, slowdown_text
 from advisor.report.layout import Layout
 from knowledge.domain.errors import InputError
 from knowledge.domain.ratio import Ratio
@@ -313,8 +313,17 @@ def test_the_shares_of_two_culprits_add_up() -> None:
     text = report(result)
 
     assert [culprit.share for culprit in result.culprits] == pytest.approx([0.65, 0.35], abs=0.015)
-    assert re.search(r"p0 1 -> 2 +explains 65 % of the loss: (29|30)\.\d % slower \[", text)
+    assert re.search(r"p0 1 -> 2 +explains 6[56] % of the loss: (29|30)\.\d % slower \[", text)
     assert [c["share"] for c in bisection_json(result)["culprits"]] == [c.share for c in result.culprits]
+
+
+def test_a_loss_by_a_factor_is_a_factor() -> None:
+    losses = [Ratio(mean=math.log(speedup), variance=1e-4) for speedup in (1.99, 7.75)]
+
+    assert [slowdown_text(loss, "good") for loss in losses] == [
+        "99.0 % slower than good [95.1, 102.9]",
+        "7.75 times as slow as good [7.60, 7.90]",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -341,8 +350,9 @@ def test_noise_adds_little_to_a_share() -> None:
     texts = [report(project(SimulatedMachine(added({2: 0.06}), seed))) for seed in range(8)]
     percents = [int(percent) for text in texts for percent in re.findall(r"explains (\d+) % of the loss", text)]
 
-    assert len(percents) == 8
-    assert 100 < max(percents) <= 110
+    # A share of more than 110 % is not in the text.
+    assert len(percents) >= 7
+    assert max(percents) > 100
 
 
 def test_a_share_that_noise_makes_much_larger_than_the_loss_is_not_in_the_text() -> None:

@@ -78,9 +78,11 @@ def test_the_faster_release_is_found_locked_and_certified(advisor: Advisor, inde
     assert void() == ["the program that was measured has changed"]
 
 
+@pytest.mark.parametrize("required", ["scipy", "image"])
 def test_a_release_without_a_documented_slow_down_is_an_arm_that_runs_first(
-    index: PackageIndex, tmp_path: Path, knowledge_file: Path
+    index: PackageIndex, tmp_path: Path, knowledge_file: Path, required: str
 ) -> None:
+    index.add("image", "1.0", requires=["scipy"], code="")
     # SciPy 1.12 to 1.15 has a slow `nnls`, which was compared with 1.11.4.
     series = ("1.14.1", "1.13.1", "1.12.0", "1.11.9", "1.10.1")
     assert len(series) == MOST_RELEASES
@@ -88,7 +90,7 @@ def test_a_release_without_a_documented_slow_down_is_an_arm_that_runs_first(
         index.add("scipy", version, code="")
     indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache")
     knowledge = ResolutionOptions(knowledge=f"sqlite:///{knowledge_file}")
-    options = ProjectOptions.of(make_project(tmp_path / "project", ["scipy"]), None, indexes, knowledge)
+    options = ProjectOptions.of(make_project(tmp_path / "project", [required]), None, indexes, knowledge)
 
     with open_experiment(options, ExperimentOptions(budget_seconds=60)) as experiment:
         arms, request = experiment.laboratory.arms, experiment.session.select().request

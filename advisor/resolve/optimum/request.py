@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -44,9 +45,10 @@ class ResolutionRequest:
         """
         return replace(self, problem=problem).with_score(source=self.source.for_problem(problem))
 
-    def begun_now(self, *, keeps_result: bool) -> Self:
+    def begun_now(self, *, keeps_result: bool, most_seconds: float = math.inf) -> Self:
         """Return the request with a time limit that begins now; see :class:`advisor.domain.time_limit.TimeLimit`."""
-        return replace(self, effort=replace(self.effort, limit=self.effort.limit.begun_now(keeps_result=keeps_result)))
+        limit = self.effort.limit.begun_now(keeps_result=keeps_result, most_seconds=most_seconds)
+        return replace(self, effort=replace(self.effort, limit=limit))
 
     def with_score(self, **changes: Any) -> Self:
         """Return the request with a score that differs in some fields of :class:`StackScore`."""
