@@ -47,10 +47,12 @@ class PairedRuns:
     def __init__(self) -> None:
         """Create runs without any round."""
         self._rounds: dict[int, dict[tuple[int, bool], float]] = defaultdict(dict)
+        self._fit: Fit | None = None
 
     def add(self, round_number: int, arm: int, seconds: float, *, is_second: bool = False) -> None:
         """Add the first or the second run of an arm in a round; a later one of the same kind replaces it."""
         self._rounds[round_number][arm, is_second] = math.log(seconds)
+        self._fit = None
 
     @property
     def rounds(self) -> int:
@@ -59,6 +61,11 @@ class PairedRuns:
 
     def fit(self) -> Fit:
         """Return the speeds of the arms that ran together with others, relative to the first of them."""
+        if self._fit is None:
+            self._fit = self._fit_now()
+        return self._fit
+
+    def _fit_now(self) -> Fit:
         # Slow to import, and needed by experiments only.
         import numpy as np
 
@@ -67,12 +74,13 @@ class PairedRuns:
         place = {arm: number for number, arm in enumerate(arms)}
         owners = np.array([place[arm] for runs in rounds for arm, _ in runs], dtype=int)
         values = np.array([run for runs in rounds for run in runs.values()])
-        # More speed is fewer seconds, and only differences inside a round count.
-        design = -np.eye(len(arms))[owners]
-        sizes = [len(runs) for runs in rounds]
-        for end, size in zip(np.cumsum(sizes), sizes, strict=True):
-            design[end - size : end] -= design[end - size : end].mean(axis=0)
-            values[end - size : end] -= values[end - size : end].mean()
+        sizes = np.array([len(runs) for runs in rounds], dtype=int)
+        own_round = np.repeat(np.arange(len(rounds)), sizes)
+        # Only differences inside a round count, and more speed is fewer seconds.
+        shares = np.zeros((len(rounds), len(arms)))
+        np.add.at(shares, (own_round, owners), 1 / sizes[own_round])
+        design = shares[own_round] - np.eye(len(arms))[owners]
+        values -= (np.bincount(own_round, values) / sizes)[own_round]
         information = design.T @ design
         groups, covariance = _groups(information), np.zeros_like(information)
         covariance[1:, 1:] = np.linalg.pinv(information[1:, 1:])
@@ -82,7 +90,7 @@ class PairedRuns:
         degrees = len(values) - len(rounds) - (len(arms) - len(set(groups)))
         variance = max(_LEAST_VARIANCE, float(squares.sum()) / degrees) if degrees else math.inf
         # A run is one degree of freedom, less its shares in the level of its round and in the speeds.
-        free = 1 - 1 / np.repeat(sizes, sizes) - (influence * design).sum(axis=1)
+        free = 1 - 1 / sizes[own_round] - (influence * design).sum(axis=1)
         own_degrees = np.bincount(owners, free).astype(float)
         own = (np.bincount(owners, squares) + _COMMON_DEGREES * variance) / (own_degrees + _COMMON_DEGREES)
         return Fit(
