@@ -231,6 +231,8 @@ def main() -> None:
     parser.add_argument("--recorded", action="store_true")
     parser.add_argument("--policy", choices=POLICIES, help="one of them (default: all)")
     options = parser.parse_args()
+    if options.uneven and options.kind == "replay":
+        parser.error("--uneven is for simulated machines: recorded rounds have their own noise")
     if options.recorded:
         print_recorded()
         return

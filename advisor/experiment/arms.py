@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import platform
 from collections import Counter
@@ -25,10 +26,12 @@ from knowledge.domain.observation import Scalar
 from knowledge.domain.ratio import Ratio
 from knowledge.hardware.this_machine import installed_libraries
 
+logger = logging.getLogger(__name__)
+
 MOST_RELEASES = 5
 """Releases of a package that are arms, in addition to that of the reference."""
 _MOST_SECONDS = 60.0
-"""Time of the search for the stack of an arm: there are dozens of them, some while the measurements wait."""
+"""Time of the search for the stack of an arm: there are dozens of arms, and the measurements wait for some."""
 _SLOW_PART = 0.1
 """Probability that a program spends its time in what a documented slow-down makes slow: a judgement."""
 
@@ -179,7 +182,7 @@ def with_changes(
     pins = [change for change in changes if not change.is_setting]
     if not pins:
         return arm
-    changed = {pin.name for pin in pins}
+    changed, timed = {pin.name for pin in pins}, request.begun_now(keeps_result=False, most_seconds=_MOST_SECONDS)
     # What does not change keeps its version where it can: the arm is about the changes alone.
     for keeps in (True, False):
         pinned = [f"{c.name}==={c.version}" for c in reference.stack if c.name not in changed] if keeps else []
@@ -188,10 +191,11 @@ def with_changes(
             for text in (*(f"{pin.name}=={pin.value}" for pin in pins), *pinned)
         ]
         try:
-            changed_request = request.with_problem(request.problem.with_roots(roots))
-            optimum = solve(changed_request.begun_now(keeps_result=False, most_seconds=_MOST_SECONDS))
+            optimum = solve(timed.with_problem(request.problem.with_roots(roots)))
         except (InfeasibleError, StackTooLargeError, SearchLimitError):
             continue
         if not optimum.stopped:
             return ExperimentArm(changes=tuple(changes), stack=optimum.stack)
+    if timed.effort.limit.is_over:
+        logger.warning("not measured: %s, because no stack with it was found in %g s", arm.label, _MOST_SECONDS)
     return None

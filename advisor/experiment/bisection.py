@@ -12,8 +12,8 @@ A failure is isolated in the same way. A stack that cannot be built or that fail
 unresolved, as in delta debugging: the path is divided at another stack. A failure counts only if the good stack runs
 after it: otherwise the machine fails, not the stack.
 
-All statements hold together with the confidence, at every moment (:mod:`advisor.experiment.paired_runs`), also those of
-several searches. `python -m benchmarks.bisection` compares this with other methods.
+All statements hold together with about the confidence, at every moment (:mod:`advisor.experiment.paired_runs`), also
+those of several searches. `python -m benchmarks.bisection` compares this with other methods.
 """
 
 from __future__ import annotations

@@ -3,14 +3,14 @@
 The first arm is the reference: what the project would get without the experiment. An arm is dropped once another arm is
 certainly faster. The choice is certain once no arm that is left can be faster than it by more than the tolerance.
 
-All statements that something is certain hold together with the confidence. A part of the error is for arms that never
-ran, because it is too improbable that one of them is better. The rest is divided among the comparisons of the true best
-arm with each other one (Bonferroni); the comparisons of other arms can do no harm.
+All statements that something is certain hold together with about the confidence. A part of the error is for arms that
+never ran, because it is too improbable that one of them is better. The rest is divided among the comparisons of the
+true best arm with each other one (Bonferroni); the comparisons of other arms can do no harm.
 
 While an experiment runs, another arm than the reference is chosen only if it is certainly faster. At its end there is
-one more look, with Student's paired t-test: an arm may be chosen that is faster, although an interval that holds at all
-times is too wide to say so. All in all, the probability to choose an arm that is not faster than the reference is at
-most one half of the error above, because only one side of the intervals matters, and that of the last look.
+one more look, with intervals of Student's distribution: an arm may be chosen that is faster, although an interval that
+holds at all times is too wide to say so. All in all, an arm that is not faster than the reference is chosen with about
+one half of the error above, because only one side of the intervals matters, and that of the last look.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Decision:
     Attributes:
         choice: The arm to choose now.
         open: By arm that may be faster than the choice by more than the tolerance: the largest logarithm of its speed
-            over the choice's; infinite if no rounds connect them.
+            over the choice's; infinite if no rounds connect them, or one of them ran once.
         set_aside: Arms that never ran and are not open, because it is too improbable that they are better.
         ratio: Speed of the choice over the reference, if only the last look shows that it is faster.
     """
@@ -62,7 +62,8 @@ class Race:
         most_arms: Largest number of arms that the experiment may compare.
         confidence: Probability that all statements of the experiment hold.
         runs: The runs.
-        dropped: Arms that failed, or than which another one is certainly faster.
+        failed: Arms that failed.
+        dropped: Arms that failed, or than which another one is certainly faster now.
     """
 
     tolerance: float
@@ -70,6 +71,7 @@ class Race:
     most_arms: int
     confidence: float = CONFIDENCE
     runs: PairedRuns = field(default_factory=PairedRuns)
+    failed: set[int] = field(default_factory=set)
     dropped: set[int] = field(default_factory=set)
 
     @property
@@ -84,11 +86,9 @@ class Race:
             belief: What is expected of the arms, also of those that never ran.
         """
         fit = self.runs.fit()
-        certain = self._certainly_faster(fit) - self.dropped
-        if not certain:
-            # More noise can make an arm uncertain that was faster before, and then the reference is the choice again.
-            self.dropped.discard(0)
-        self._drop(fit, certain)
+        certain = self._certainly_faster(fit) - self.failed
+        # All anew: what excluded an arm can fail later, or become uncertain by more noise.
+        self.dropped = self.failed | self._excluded(fit, {0, *certain} - self.failed)
         alive = self._alive(belief)
         for choice in self._faster(fit, alive, certain):
             decision = self._decision(choice, fit, belief, alive)
@@ -119,7 +119,7 @@ class Race:
         return [arm for arm in range(len(belief.mean)) if arm not in self.dropped]
 
     def _faster_now(self, fit: Fit) -> dict[int, Ratio]:
-        """Return the speeds over the reference of the arms that are faster by Student's test."""
+        """Return the speeds over the reference of the arms that are faster for one look."""
         ratios = {arm: fit.ratio_now(arm, 0, error=_LAST_LOOK / (len(fit.arms) - 1)) for arm in fit.arms if arm}
         return {arm: ratio for arm, ratio in ratios.items() if ratio and ratio.low > 1}
 
@@ -136,12 +136,13 @@ class Race:
         parts = [arm for arm in alive if arm in (0, *faster) and set(self.changes[arm]) < set(self.changes[best])]
         return [*sorted(parts, key=lambda arm: len(self.changes[arm])), best]
 
-    def _drop(self, fit: Fit, certainly_faster: Collection[int]) -> None:
-        alive = [arm for arm in fit.arms if arm not in self.dropped]
-        faster = {0, *certainly_faster} & set(alive)
-        for arm in alive:
-            if any(fit.difference(other, arm) > fit.half_width(other, arm, error=self.error) for other in faster):
-                self.dropped.add(arm)
+    def _excluded(self, fit: Fit, faster: Collection[int]) -> set[int]:
+        """Return the arms than which one of some others is certainly faster."""
+        return {
+            arm
+            for arm in fit.arms
+            if any(fit.difference(other, arm) > fit.half_width(other, arm, error=self.error) for other in faster)
+        }
 
     def _decision(self, choice: int, fit: Fit, belief: Belief, alive: Collection[int]) -> Decision:
         open_arms, unlikely = {}, {}

@@ -161,6 +161,8 @@ class Experiment:
             confidence=self.plan.confidence,
         )
         self.rounds = 0
+        # Combinations that are arms, or that no stack has.
+        self._tried = {frozenset(changes) for changes in self.arms}
         self._random = np.random.default_rng(self.plan.seed)
         self._most_arms = self.race.most_arms
         self._disturbed = 0
@@ -181,7 +183,7 @@ class Experiment:
         if run.seconds is None:
             own = max(arm, REFERENCE)
             self.failures[own] = run.failure
-            self.race.dropped.add(own)
+            self.race.failed.add(own)
             if run.is_untried:
                 self.untried.add(own)
             return
@@ -317,8 +319,11 @@ class Experiment:
 
     def _add(self, changes: tuple[Change, ...]) -> bool:
         """Add the arm with some changes, unless it exists; return whether it was added."""
-        is_known = frozenset(changes) in {frozenset(own) for own in self.arms}
-        if is_known or len(self.arms) >= self._most_arms or not self.laboratory.combine(changes):
+        own = frozenset(changes)
+        if own in self._tried or len(self.arms) >= self._most_arms:
+            return False
+        self._tried.add(own)
+        if not self.laboratory.combine(changes):
             return False
         self.arms.append(changes)
         self._recall(len(self.arms) - 1)

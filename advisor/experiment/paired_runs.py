@@ -36,7 +36,9 @@ _COMMON_DEGREES = 3
 """Weight of the variance of all runs in that of an arm, in degrees of freedom. It is larger in three of four recorded
 programs (`python -m benchmarks.planner --recorded`); a small one limits what an arm with much more noise can do."""
 _LEAST_DEGREES = 1e-6
-"""An arm that ran in one round has as many, but for rounding: nothing is known about its noise."""
+"""Fewer degrees of freedom are errors of rounding: the arm was not repeated."""
+_WIDEST = math.log(1000)
+"""Half the widest interval of the logarithm of a ratio; a wider one says nothing."""
 _LEAST_VARIANCE = 0.001**2
 """Least variance of the logarithm of a run's seconds: clocks and printed numbers are not exact."""
 
@@ -89,10 +91,12 @@ class PairedRuns:
         squares = (values - design @ logarithms) ** 2
         degrees = len(values) - len(rounds) - (len(arms) - len(set(groups)))
         variance = max(_LEAST_VARIANCE, float(squares.sum()) / degrees) if degrees else math.inf
-        # A run is one degree of freedom, less its shares in the level of its round and in the speeds.
-        free = 1 - 1 / sizes[own_round] - (influence * design).sum(axis=1)
-        own_degrees = np.bincount(owners, free).astype(float)
-        own = (np.bincount(owners, squares) + _COMMON_DEGREES * variance) / (own_degrees + _COMMON_DEGREES)
+        left = _left_over(owners, own_round, design, influence)
+        own_degrees = left.sum(axis=1)
+        common = _COMMON_DEGREES * variance if degrees else 0.0
+        own = np.linalg.solve(left + _COMMON_DEGREES * np.eye(len(arms)), np.bincount(owners, squares) + common)
+        # It is not less than if the runs of the arm had not differed at all.
+        own_variances = np.maximum(own, common / (own_degrees + _COMMON_DEGREES))
         return Fit(
             arms=tuple(arms),
             groups=groups,
@@ -102,9 +106,39 @@ class PairedRuns:
             information=information,
             variance=variance,
             degrees=degrees,
-            own_variances=np.maximum(_LEAST_VARIANCE, own),
+            own_variances=np.maximum(_LEAST_VARIANCE, own_variances),
             own_degrees=own_degrees,
         )
+
+
+def _left_over(
+    owners: NDArray[np.int64],
+    own_round: NDArray[np.int64],
+    design: NDArray[np.float64],
+    influence: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return how much of the variance of each arm is in the sum of the squared residuals of each, shape (arms, arms).
+
+    The noise of a run is also left over in the other runs of its round. The numbers of a row add up to the degrees of
+    freedom of an arm. The variances follow from the sums: C. R. Rao, "Estimation of variance and covariance components
+    -- MINQUE theory", Journal of Multivariate Analysis 1, 1971.
+
+    Args:
+        owners: Place of each run's arm among the arms; shape (runs,).
+        own_round: Place of its round; shape (runs,).
+        design: Its row of the linear model without the levels of rounds; shape (runs, arms).
+        influence: What it adds to the speed of each arm; shape (runs, arms).
+    """
+    import numpy as np
+
+    sizes, left = np.bincount(own_round)[own_round], np.zeros((design.shape[1], design.shape[1]))
+    for arm in range(len(left)):
+        own = np.flatnonzero(owners == arm)
+        # What a run of the arm leaves in each run; shape (runs of the arm, runs).
+        parts = -influence[own] @ design.T - (own_round[own, None] == own_round) / sizes
+        parts[np.arange(len(own)), own] += 1
+        left[arm] = np.bincount(owners, np.square(parts).sum(axis=0), minlength=len(left))
+    return left
 
 
 def _groups(information: NDArray[np.float64]) -> tuple[int, ...]:
@@ -135,7 +169,7 @@ class Fit:
         arms: The arms.
         groups: A number for each arm, equal for arms that rounds connect; others cannot be compared.
         logarithms: Logarithm of each arm's speed over that of the first; shape (arms,).
-        influence: What the logarithm of a run's seconds adds to each of them; shape (runs, arms).
+        influence: Weight of each run's logarithm in each of them; shape (runs, arms).
         owners: Place of each run's arm among the arms; shape (runs,).
         information: Inverse of their covariance, times the variance of a run; the first arm has no special place in it.
         variance: Variance of the logarithm of a run's seconds within a round; infinite if nothing was repeated.
@@ -195,7 +229,7 @@ class Fit:
         if (known := self._uncertainty(arm, other)) is None:
             return None
         quantile = anytime_quantile(known.spread, known.degrees, error=error)
-        if not math.isfinite(quantile):
+        if quantile * math.sqrt(known.variance) > _WIDEST:
             return None
         return Ratio(mean=self.difference(arm, other), variance=known.variance, quantile=quantile)
 

@@ -24,7 +24,7 @@ _MOST_LISTED = 12
 
 
 def slowdown_text(ratio: Ratio, other: str = "") -> str:
-    """Return a ratio of times in words: ``8.1 % slower [7.6, 8.5]``, or from 2 on ``7.8 times as slow [7.3, 8.2]``."""
+    """Return a ratio of times in words: ``8.1 % slower [7.6, 8.5]``, or ``7.75 times as slow [7.30, 8.23]``."""
     if ratio.speedup >= 2:
         return f"{ratio_text(ratio.speedup)} times as slow{f' as {other}' if other else ''} {interval_text(ratio)}"
     than = f" than {other}" if other else ""

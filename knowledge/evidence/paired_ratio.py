@@ -13,7 +13,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 _TRIMMED_SHARE = 0.25
 _DEGREES_SHARE = 0.8
@@ -137,7 +137,7 @@ def _inverse_trigamma(value: float) -> float:
     return math.exp(low)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def student_quantile(probability: float, degrees: float) -> float:
     """Return a quantile of Student's t distribution."""
     # Not `scipy.stats`, whose import takes a second; and imported only when an interval is computed.

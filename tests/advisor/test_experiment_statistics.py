@@ -43,7 +43,7 @@ def test_ratios_and_their_spread_are_those_of_least_squares_with_rounds() -> Non
     assert fit.variance == pytest.approx(residual[0] / fit.degrees)
     covariance = np.linalg.inv(design.T @ design)[len(rounds) :, len(rounds) :]
     assert (fit.influence.T @ fit.influence)[1:, 1:] == pytest.approx(covariance)
-    # The degrees of freedom of the arms add up to those of all runs; an arm that ran in one more round has about one.
+    # The degrees of freedom of the arms add up to those of all runs.
     assert fit.own_degrees.sum() == pytest.approx(fit.degrees)
 
 
@@ -126,7 +126,6 @@ def test_the_reference_stays_unless_another_arm_is_certainly_faster() -> None:
     decision = race.decide(belief)
 
     assert (decision.choice, decision.is_certain) == (2, True)
-    # An arm that is certainly slower than another one never comes back.
     assert {0, 1} <= race.dropped
 
 
@@ -206,6 +205,22 @@ def test_a_faster_arm_with_more_noise_than_the_others_is_not_excluded_too_early(
     assert (experiment.ending, experiment.decision.choice) == ("certain", 3)
 
 
+def test_the_variance_of_each_arm_is_known_after_many_runs() -> None:
+    deviations, random, runs = (0.01, 0.01, 0.03, 0.08), np.random.default_rng(4), PairedRuns()
+    for number in range(200):
+        # The noisiest arm leaves a part of its noise in the level of each round, and so in the other arms.
+        for arm, deviation in enumerate(deviations):
+            runs.add(number, arm, math.exp(random.normal(0, deviation)))
+        runs.add(number, 0, math.exp(random.normal(0, deviations[0])), is_second=True)
+
+    fit = runs.fit()
+
+    assert fit.own_variances[2:] == pytest.approx(np.square(deviations)[2:], rel=0.2)
+    # Small beside the others, and still much smaller.
+    assert fit.own_variances[:2] == pytest.approx(np.square(deviations)[:2], abs=0.2 * deviations[2] ** 2)
+    assert fit.own_degrees.sum() == pytest.approx(fit.degrees)
+
+
 def test_the_test_of_one_look_is_students_paired_test() -> None:
     random, runs, seconds = np.random.default_rng(2), PairedRuns(), np.empty((2, 6))
     for number in range(6):
@@ -240,7 +255,9 @@ def test_the_variance_of_all_runs_has_a_small_weight_in_that_of_an_arm() -> None
     degrees = 2 * 11 / 12
     assert fit.variance == pytest.approx((rest**2).sum() / 22)
     assert fit.own_degrees == pytest.approx([degrees] * 12)
-    own = ((rest**2).sum(axis=1) + 3 * fit.variance) / (degrees + 3)
+    # Of three rounds two degrees are left, in which each arm has squared weights of its own noise and that of others.
+    left = 2 * (np.eye(12) - 1 / 12) ** 2
+    own = np.linalg.solve(left + 3 * np.eye(12), (rest**2).sum(axis=1) + 3 * fit.variance)
     assert fit.own_variances == pytest.approx(own)
     # Of a difference, each arm has half of the squares, but for the small parts of other arms.
     noisy = fit.ratio_now(11, 0, error=0.02)
@@ -465,6 +482,37 @@ def test_a_failure_of_the_reference_after_good_rounds_does_not_end_the_experimen
 
     assert (experiment.ending, experiment.decision.choice) == ("certain", 1)
     assert experiment.disturbance == "it hangs"
+
+
+def test_arms_that_were_slower_than_a_choice_that_fails_can_be_chosen() -> None:
+    experiment = Experiment(
+        plan=Plan(budget_seconds=3600), arms=[(), *((_change(name),) for name in "abc")], laboratory=_Machine([])
+    )
+    for number in range(16):
+        for arm, seconds in ((0, 1.0), (1, 0.9), (2, 0.8)) if number < 8 else ((0, 1.0), (3, 1.05)):
+            experiment.record(number, arm, ArmRun(seconds=seconds + 0.004 * (number % 2)))
+    assert experiment.last_decision().choice == 2
+    assert experiment.race.dropped == {0, 1, 3}
+
+    experiment.record(16, 2, ArmRun(seconds=None, failure="killed"))
+
+    decision = experiment.last_decision()
+    assert (decision.choice, decision.is_certain, experiment.race.dropped) == (1, True, {0, 2, 3})
+
+
+def test_changes_that_no_stack_has_are_not_combined_again() -> None:
+    class Machine(_Machine):
+        """A machine that has no stack with several changes."""
+
+        def combine(self, changes: Sequence[Change]) -> bool:
+            tried.append(frozenset(changes))
+            return False
+
+    tried: list[frozenset[Change]] = []
+    experiment = _experiment(Machine([0.1, 0.2]), "exact", "exact")
+
+    assert (experiment.ending, experiment.decision.choice) == ("certain", 2)
+    assert len(tried) == len(set(tried)) == 1
 
 
 def test_an_arm_that_cannot_be_tried_is_not_one_that_fails() -> None:
