@@ -87,7 +87,7 @@ class Race:
         """
         fit = self.runs.fit()
         certain = self._certainly_faster(fit) - self.failed
-        # All anew: what excluded an arm can fail later, or become uncertain by more noise.
+        # Each time for all arms: what excluded one can fail later, or become uncertain by more noise.
         self.dropped = self.failed | self._excluded(fit, {0, *certain} - self.failed)
         alive = self._alive(belief)
         for choice in self._faster(fit, alive, certain):

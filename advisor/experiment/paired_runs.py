@@ -91,10 +91,10 @@ class PairedRuns:
         squares = (values - design @ logarithms) ** 2
         degrees = len(values) - len(rounds) - (len(arms) - len(set(groups)))
         variance = max(_LEAST_VARIANCE, float(squares.sum()) / degrees) if degrees else math.inf
-        left = _left_over(owners, own_round, design, influence)
-        own_degrees = left.sum(axis=1)
+        remainders = _remainders(owners, own_round, design, influence)
+        own_degrees = remainders.sum(axis=1)
         common = _COMMON_DEGREES * variance if degrees else 0.0
-        own = np.linalg.solve(left + _COMMON_DEGREES * np.eye(len(arms)), np.bincount(owners, squares) + common)
+        own = np.linalg.solve(remainders + _COMMON_DEGREES * np.eye(len(arms)), np.bincount(owners, squares) + common)
         # It is not less than if the runs of the arm had not differed at all.
         own_variances = np.maximum(own, common / (own_degrees + _COMMON_DEGREES))
         return Fit(
@@ -111,7 +111,7 @@ class PairedRuns:
         )
 
 
-def _left_over(
+def _remainders(
     owners: NDArray[np.int64],
     own_round: NDArray[np.int64],
     design: NDArray[np.float64],
@@ -131,14 +131,14 @@ def _left_over(
     """
     import numpy as np
 
-    sizes, left = np.bincount(own_round)[own_round], np.zeros((design.shape[1], design.shape[1]))
-    for arm in range(len(left)):
+    sizes, remainders = np.bincount(own_round)[own_round], np.zeros((design.shape[1], design.shape[1]))
+    for arm in range(len(remainders)):
         own = np.flatnonzero(owners == arm)
         # What a run of the arm leaves in each run; shape (runs of the arm, runs).
         parts = -influence[own] @ design.T - (own_round[own, None] == own_round) / sizes
         parts[np.arange(len(own)), own] += 1
-        left[arm] = np.bincount(owners, np.square(parts).sum(axis=0), minlength=len(left))
-    return left
+        remainders[arm] = np.bincount(owners, np.square(parts).sum(axis=0), minlength=len(remainders))
+    return remainders
 
 
 def _groups(information: NDArray[np.float64]) -> tuple[int, ...]:
@@ -226,22 +226,22 @@ class Fit:
 
         ``None`` if they did not run together often enough.
         """
-        if (known := self._uncertainty(arm, other)) is None:
+        if (uncertainty := self._uncertainty(arm, other)) is None:
             return None
-        quantile = anytime_quantile(known.spread, known.degrees, error=error)
-        if quantile * math.sqrt(known.variance) > _WIDEST:
+        quantile = anytime_quantile(uncertainty.spread, uncertainty.degrees, error=error)
+        if quantile * math.sqrt(uncertainty.variance) > _WIDEST:
             return None
-        return Ratio(mean=self.difference(arm, other), variance=known.variance, quantile=quantile)
+        return Ratio(mean=self.difference(arm, other), variance=uncertainty.variance, quantile=quantile)
 
     def ratio_now(self, arm: int, other: int, *, error: float) -> Ratio | None:
         """Return the same with an interval of Student's distribution, which holds for one look at the runs.
 
         Its lower bound is above the truth with the probability ``error``.
         """
-        if (known := self._uncertainty(arm, other)) is None:
+        if (uncertainty := self._uncertainty(arm, other)) is None:
             return None
-        quantile = student_quantile(1 - error, known.degrees)
-        return Ratio(mean=self.difference(arm, other), variance=known.variance, quantile=quantile)
+        quantile = student_quantile(1 - error, uncertainty.degrees)
+        return Ratio(mean=self.difference(arm, other), variance=uncertainty.variance, quantile=quantile)
 
 
 def anytime_quantile(spread: float, degrees: float, *, error: float) -> float:

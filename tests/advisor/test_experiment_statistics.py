@@ -216,7 +216,7 @@ def test_the_variance_of_each_arm_is_known_after_many_runs() -> None:
     fit = runs.fit()
 
     assert fit.own_variances[2:] == pytest.approx(np.square(deviations)[2:], rel=0.2)
-    # Small beside the others, and still much smaller.
+    # They are small compared with the others, and still much smaller.
     assert fit.own_variances[:2] == pytest.approx(np.square(deviations)[:2], abs=0.2 * deviations[2] ** 2)
     assert fit.own_degrees.sum() == pytest.approx(fit.degrees)
 
@@ -256,8 +256,8 @@ def test_the_variance_of_all_runs_has_a_small_weight_in_that_of_an_arm() -> None
     assert fit.variance == pytest.approx((rest**2).sum() / 22)
     assert fit.own_degrees == pytest.approx([degrees] * 12)
     # Of three rounds two degrees are left, in which each arm has squared weights of its own noise and that of others.
-    left = 2 * (np.eye(12) - 1 / 12) ** 2
-    own = np.linalg.solve(left + 3 * np.eye(12), (rest**2).sum(axis=1) + 3 * fit.variance)
+    remainders = 2 * (np.eye(12) - 1 / 12) ** 2
+    own = np.linalg.solve(remainders + 3 * np.eye(12), (rest**2).sum(axis=1) + 3 * fit.variance)
     assert fit.own_variances == pytest.approx(own)
     # Of a difference, each arm has half of the squares, but for the small parts of other arms.
     noisy = fit.ratio_now(11, 0, error=0.02)

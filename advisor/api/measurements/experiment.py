@@ -232,8 +232,8 @@ def _arms(request: ResolutionRequest, setup: MachineSetup, program: MeasuredProg
     reference = ExperimentArm(changes=(), stack=solve_newest(request).stack)
     yield reference
     stack, direct = reference.stack, request.problem.direct_names
-    wanted = {*FRAMEWORKS, *direct, *(package for _, package in request.score.rules.slowdowns_of(stack.versions))}
-    names = [str(c.name) for c in stack if c.direct is None and c.name in wanted]
+    candidates = {*FRAMEWORKS, *direct, *(package for _, package in request.score.rules.slowdowns_of(stack.versions))}
+    names = [str(c.name) for c in stack if c.direct is None and c.name in candidates]
     allows_reduced = REDUCED_PRECISION in setup.context.options.allow
     can_apply = partial(program.can_apply, allows_reduced=allows_reduced)
     has_settings = request.score.settings is not None
