@@ -182,7 +182,8 @@ def with_changes(
     pins = [change for change in changes if not change.is_setting]
     if not pins:
         return arm
-    changed, timed = {pin.name for pin in pins}, request.begun_now(keeps_result=False, most_seconds=_MOST_SECONDS)
+    request, is_early = request.begun_now(keeps_result=False, most_seconds=_MOST_SECONDS), False
+    changed = {pin.name for pin in pins}
     # What does not change keeps its version where it can: the arm is about the changes alone.
     for keeps in (True, False):
         pinned = [f"{c.name}==={c.version}" for c in reference.stack if c.name not in changed] if keeps else []
@@ -191,11 +192,15 @@ def with_changes(
             for text in (*(f"{pin.name}=={pin.value}" for pin in pins), *pinned)
         ]
         try:
-            optimum = solve(timed.with_problem(request.problem.with_roots(roots)))
-        except (InfeasibleError, StackTooLargeError, SearchLimitError):
+            optimum = solve(request.with_problem(request.problem.with_roots(roots)))
+        except (InfeasibleError, StackTooLargeError):
+            continue
+        except SearchLimitError:
+            is_early = True
             continue
         if not optimum.stopped:
             return ExperimentArm(changes=tuple(changes), stack=optimum.stack)
-    if timed.effort.limit.is_over:
-        logger.warning("not measured: %s, because no stack with it was found in %g s", arm.label, _MOST_SECONDS)
+        is_early = True
+    if is_early:
+        logger.warning("not measured: `%s`, because the search for its stack ended early", arm.label)
     return None

@@ -36,7 +36,7 @@ class Decision:
     Attributes:
         choice: The arm to choose now.
         open: By arm that may be faster than the choice by more than the tolerance: the largest logarithm of its speed
-            over the choice's; infinite if no rounds connect them, or one of them ran once.
+            over the choice's; infinite if they did not run together often enough.
         set_aside: Arms that never ran and are not open, because it is too improbable that they are better.
         ratio: Speed of the choice over the reference, if only the last look shows that it is faster.
     """
@@ -72,7 +72,7 @@ class Race:
     confidence: float = CONFIDENCE
     runs: PairedRuns = field(default_factory=PairedRuns)
     failed: set[int] = field(default_factory=set)
-    dropped: set[int] = field(default_factory=set)
+    dropped: set[int] = field(default_factory=set, init=False)
 
     @property
     def error(self) -> float:

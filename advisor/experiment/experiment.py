@@ -305,9 +305,8 @@ class Experiment:
             for arm, changes in self._single_changes()
             if own and changes[0].name not in names
         }
-        unreachable = {frozenset(self.arms[arm]) for arm in self.untried}
-        reachable = [arm for arm in possible if frozenset((*own, *self.arms[arm])) not in unreachable]
-        for arm in sorted(reachable, key=lambda arm: possible[arm], reverse=True)[:_MOST_UNTRIED]:
+        new = [arm for arm in possible if frozenset((*own, *self.arms[arm])) not in self._tried]
+        for arm in sorted(new, key=lambda arm: possible[arm], reverse=True)[:_MOST_UNTRIED]:
             left -= self.laboratory.seconds_of(arm) + _FIRST_ROUNDS * self.laboratory.seconds_of(choice)
             if left > 0 and possible[arm] >= _POSSIBLE_GAIN:
                 added = self._add((*own, *self.arms[arm])) or added

@@ -131,13 +131,19 @@ def _remainders(
     """
     import numpy as np
 
-    sizes, remainders = np.bincount(own_round)[own_round], np.zeros((design.shape[1], design.shape[1]))
-    for arm in range(len(remainders)):
-        own = np.flatnonzero(owners == arm)
-        # What a run of the arm leaves in each run; shape (runs of the arm, runs).
-        parts = -influence[own] @ design.T - (own_round[own, None] == own_round) / sizes
-        parts[np.arange(len(own)), own] += 1
-        remainders[arm] = np.bincount(owners, np.square(parts).sum(axis=0), minlength=len(remainders))
+    count, sizes = design.shape[1], np.bincount(own_round)
+    runs, sums = np.zeros((len(sizes), count)), np.zeros((2, len(sizes), count, count))
+    np.add.at(runs, (own_round, owners), 1)
+    for places, rows in zip(sums, (influence, design), strict=True):
+        np.add.at(places, (own_round, owners), rows)
+    # Squares of what a run leaves in another: 1 in itself, less its share in the round's level and that in the speeds.
+    itself = 1 - 2 / sizes[own_round] - 2 * (influence * design).sum(axis=1)
+    levels = (runs.T / sizes**2) @ runs
+    levels_and_speeds = np.einsum("rak,rbk->ab", sums[0] / sizes[:, None, None], sums[1], optimize=True)
+    arms = [influence[owners == arm].T @ design[owners == arm] for arm in range(count)]
+    speeds = np.array([[np.vdot(one, other.T) for other in arms] for one in arms]).reshape(count, count)
+    own = np.diag(np.bincount(owners, itself, minlength=count))
+    remainders: NDArray[np.float64] = own + levels + 2 * levels_and_speeds + speeds
     return remainders
 
 
@@ -216,7 +222,7 @@ class Fit:
     def half_width(self, arm: int, other: int, *, error: float) -> float:
         """Return half the interval of a difference, which misses the truth at any time with this probability.
 
-        It is infinite if they were not repeated, or if no rounds connect them.
+        It is infinite if there is no such ratio.
         """
         ratio = self.ratio(arm, other, error=error)
         return ratio.half_width if ratio else math.inf
@@ -224,7 +230,7 @@ class Fit:
     def ratio(self, arm: int, other: int, *, error: float) -> Ratio | None:
         """Return the speed of an arm over that of another one, with an interval that holds at all times.
 
-        ``None`` if they did not run together often enough.
+        ``None`` if they did not run together often enough, or if the interval would be wider than a factor of 1000.
         """
         if (uncertainty := self._uncertainty(arm, other)) is None:
             return None
