@@ -90,6 +90,10 @@ def test_the_name_of_a_description_contains_project_and_version() -> None:
         ({"variants": {"a": {"nvidia": {"sm_arch": "90_real"}}}}, "not a list of texts"),
         ({"variants": {"a": {"nvidia": {"sm_arch": ["90 real"]}}}}, "not a valid name"),
         ({"variants": {"a": {"nvidia": ["sm_arch"]}}}, "not an object"),
+        (
+            {"$schema": "https://packaging.python.org/variants/v1.0.0.json", "providers": {"\ud800": {}}},
+            r"`providers` contains '\\ud800', which is not a valid name",
+        ),
     ],
 )
 def test_a_malformed_description_is_refused(change: dict[str, object], reason: str) -> None:

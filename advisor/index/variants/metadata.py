@@ -173,8 +173,8 @@ def _properties(value: object, where: str) -> Properties:
 def _static(value: object) -> Properties:
     """Return the static properties of each provider that has some."""
     static: dict[str, Mapping[str, tuple[str, ...]]] = {}
-    for namespace, provider in _table(value, "`providers`").items():
-        where = f"`providers.{namespace[:80]}`"
+    for namespace, provider in _named(value, "`providers`").items():
+        where = f"`providers.{namespace}`"
         table = _table(provider, where)
         if "static-properties" in table:
             features = _properties({namespace: table["static-properties"]}, f"{where}.static-properties")[namespace]
