@@ -90,11 +90,7 @@ class Race:
         # Each time for all arms: what excluded one can fail later, or become uncertain by more noise.
         self.dropped = self.failed | self._excluded(fit, {0, *certain} - self.failed)
         alive = self._alive(belief)
-        for choice in self._faster(fit, alive, certain):
-            decision = self._decision(choice, fit, belief, alive)
-            if decision.is_certain:
-                break
-        return decision
+        return self._decision(self._choice(fit, alive, certain), fit, belief, alive)
 
     def last_decision(self, belief: Belief) -> Decision:
         """Return which arm to choose when no more runs follow.
@@ -106,8 +102,7 @@ class Race:
         if decision.is_certain:
             return decision
         alive, ratios = self._alive(belief), self._faster_now(fit)
-        faster = self._faster(fit, alive, ratios)
-        choice = next(arm for arm in faster if fit.difference(faster[-1], arm) <= self.tolerance)
+        choice = self._choice(fit, alive, ratios)
         last = self._decision(choice, fit, belief, alive)
         if choice == 0 or fit.difference(choice, 0) > fit.half_width(choice, 0, error=self.error):
             return last
@@ -127,14 +122,15 @@ class Race:
         """Return the arms that are certainly faster than the reference."""
         return {arm for arm in fit.arms if fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)}
 
-    def _faster(self, fit: Fit, alive: Sequence[int], faster: Collection[int]) -> list[int]:
-        """Return the best of the arms that are faster than the reference, or the reference, after the parts of it.
+    def _choice(self, fit: Fit, alive: Sequence[int], faster: Collection[int]) -> int:
+        """Return the best of the arms that are faster than the reference, or the reference.
 
-        Fewer changes are right if nothing can be better by more than the tolerance; the reference has none.
+        If a part of its changes seems to be as fast but for the tolerance, the arm with fewer changes is the choice.
         """
         best = max(set(faster) & set(alive), key=lambda arm: fit.difference(arm, 0), default=0)
         parts = [arm for arm in alive if arm in (0, *faster) and set(self.changes[arm]) < set(self.changes[best])]
-        return [*sorted(parts, key=lambda arm: len(self.changes[arm])), best]
+        parts = [arm for arm in parts if fit.difference(best, arm) <= self.tolerance]
+        return min(parts, key=lambda arm: len(self.changes[arm]), default=best)
 
     def _excluded(self, fit: Fit, faster: Collection[int]) -> set[int]:
         """Return the arms than which one of some others is certainly faster."""
