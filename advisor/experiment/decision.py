@@ -1,7 +1,7 @@
 """Which arm of an experiment to choose, and whether more measurements could change that.
 
-The first arm is the reference: what the project would get without the experiment. An arm is dropped once another arm is
-certainly faster. The choice is certain once no arm that is left can be faster than it by more than the tolerance.
+The first arm is the reference: what the project would get without the experiment. An arm is dropped while another one
+is certainly faster. The choice is certain once no arm that is left can be faster than it by more than the tolerance.
 
 All statements that something is certain hold together with about the confidence. A part of the error is for arms that
 never ran, because it is too improbable that one of them is better. The rest is divided among the comparisons of the
