@@ -29,7 +29,8 @@ import numpy as np
 from advisor.experiment.belief import prior_belief
 from advisor.experiment.change import UNKNOWN_GAIN, Change
 from advisor.experiment.experiment import CONTROL, REFERENCE, ArmRun, Experiment, Laboratory, Plan
-from advisor.experiment.policies import POLICIES, Policy
+from advisor.experiment.policies import Policy
+from benchmarks.policies import policies
 from knowledge.domain.observation import Observation
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.programs import PROGRAMS
@@ -208,11 +209,9 @@ def print_recorded() -> None:
         print(f"gains with mean squares below {most}: correlation {both / own:.2f}")
 
 
-def play(
-    machine: SimulatedMachine | ReplayedMachine, policy: Policy, seed: int
-) -> tuple[list[tuple[float, int]], Experiment]:
+def play(machine: SimulatedMachine | ReplayedMachine, policy: Policy) -> tuple[list[tuple[float, int]], Experiment]:
     """Return the choice after each round with its time, and the experiment."""
-    plan = Plan(budget_seconds=60.0 * MINUTES[-1], tolerance=TOLERANCE, policy=policy, seed=seed)
+    plan = Plan(budget_seconds=60.0 * MINUTES[-1], tolerance=TOLERANCE, policy=policy)
     history = [(0.0, REFERENCE)]
     experiment = Experiment(plan=plan, arms=[*machine.arms], laboratory=machine)
     experiment.notify = lambda *_: history.append((machine.time, experiment.last_decision().choice))
@@ -229,7 +228,7 @@ def main() -> None:
     parser.add_argument("--uneven", action="store_true")
     parser.add_argument("--arms", type=int, default=12)
     parser.add_argument("--recorded", action="store_true")
-    parser.add_argument("--policy", choices=POLICIES, help="one of them (default: all)")
+    parser.add_argument("--policy", choices=policies(0), help="one of them (default: all)")
     options = parser.parse_args()
     if options.uneven and options.kind == "replay":
         parser.error("--uneven is for simulated machines: recorded rounds have their own noise")
@@ -240,7 +239,7 @@ def main() -> None:
     if tables:
         print(f"{len(tables)} recorded blocks and models, {sum(len(table) for table, _ in tables)} arms")
     print(f"{'policy':20} " + " ".join(f"{m:>3} min" for m in MINUTES) + "  certain after  never  wrong  changed")
-    for name, policy in POLICIES.items():
+    for name in policies(0):
         if options.policy not in (None, name):
             continue
         regrets: dict[int, list[float]] = defaultdict(list)
@@ -252,7 +251,7 @@ def main() -> None:
                 machine = ReplayedMachine(*tables[seed % len(tables)], random)
             else:
                 machine = SimulatedMachine(options.kind, options.arms, options.uneven, random)
-            history, experiment = play(machine, policy, seed)
+            history, experiment = play(machine, policies(seed)[name])
             best = max(machine.speeds)
             for minutes in MINUTES:
                 choice = next(arm for time, arm in reversed(history) if time <= 60 * minutes)

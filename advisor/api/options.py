@@ -5,7 +5,6 @@ Each option is declared here and nowhere else; see :mod:`advisor.api.option`.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,18 +52,24 @@ def read_max_size(text: str) -> int:
     return size
 
 
+def read_fraction(text: str) -> float | None:
+    """Return a fraction below 1, such as ``3%`` or ``0.03``; ``None`` if it is something else, or negative."""
+    number, sign, _ = text.partition("%")
+    try:
+        fraction = float(number) / (100 if sign else 1)
+    except ValueError:
+        return None
+    return fraction if 0 <= fraction < 1 and text in (number, f"{number}%") else None
+
+
 def read_min_gain(text: str) -> float:
     """Read the smallest gain of speed that counts, such as ``3%`` or ``0.03``; return the fraction.
 
     Raises:
         InputError: If it is neither, negative, or 100 % or more.
     """
-    number, sign, _ = text.partition("%")
-    try:
-        gain = float(number) / (100 if sign else 1)
-    except ValueError:
-        gain = math.nan
-    if not 0 <= gain < 1 or text not in (number, f"{number}%"):
+    gain = read_fraction(text)
+    if gain is None:
         raise InputError(f"`{text}` is not a gain of speed", hint="write it as `--min-gain 3%` or `0.03`")
     return gain
 

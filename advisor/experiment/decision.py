@@ -1,7 +1,8 @@
 """Which arm of an experiment to choose, and whether more measurements could change that.
 
-The first arm is the reference: what the project would get without the experiment. An arm is dropped while another one
-is certainly faster. The choice is certain once no arm that is left can be faster than it by more than the tolerance.
+The first arm is the reference: what the project would get without the experiment. An arm is dropped while the
+reference, or an arm that is certainly faster than the reference, is certainly faster. The choice is certain once no arm
+that is left can be faster than it by more than the tolerance.
 
 All statements that something is certain hold together with about the confidence. A part of the error is for arms that
 never ran, because it is too improbable that one of them is better. The rest is divided among the comparisons of the
@@ -9,8 +10,8 @@ true best arm with each other one (Bonferroni); the comparisons of other arms ca
 
 While an experiment runs, another arm than the reference is chosen only if it is certainly faster. At its end there is
 one more look, with intervals of Student's distribution: an arm may be chosen that is faster, although an interval that
-holds at all times is too wide to say so. All in all, an arm that is not faster than the reference is chosen with about
-one half of the error above, because only one side of the intervals matters, and that of the last look.
+holds at all times is too wide to say so. All in all, an arm that is not faster than the reference is chosen with at
+most about one half of the error above, because only one side of the intervals matters, and that of the last look.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Race:
         confidence: Probability that all statements of the experiment hold.
         runs: The runs.
         failed: Arms that failed.
-        dropped: Arms that failed, or than which another one is certainly faster now.
+        dropped: Arms that failed, or are certainly slower now than the reference or an arm that is certainly faster.
     """
 
     tolerance: float
@@ -90,7 +91,7 @@ class Race:
         # Each time for all arms: what excluded one can fail later, or become uncertain by more noise.
         self.dropped = self.failed | self._excluded(fit, {0, *certain} - self.failed)
         alive = self._alive(belief)
-        return self._decision(self._choice(fit, alive, certain), fit, belief, alive)
+        return self._decision(self._fewest_changes(fit, alive, certain), fit, belief, alive)
 
     def last_decision(self, belief: Belief) -> Decision:
         """Return which arm to choose when no more runs follow.
@@ -102,7 +103,10 @@ class Race:
         if decision.is_certain:
             return decision
         alive, ratios = self._alive(belief), self._faster_now(fit)
-        choice = self._choice(fit, alive, ratios)
+        fastest = self._decision(self._fastest(fit, alive, self._certainly_faster(fit)), fit, belief, alive)
+        if fastest.is_certain:
+            return fastest
+        choice = self._fewest_changes(fit, alive, ratios)
         last = self._decision(choice, fit, belief, alive)
         if choice == 0 or fit.difference(choice, 0) > fit.half_width(choice, 0, error=self.error):
             return last
@@ -122,15 +126,21 @@ class Race:
         """Return the arms that are certainly faster than the reference."""
         return {arm for arm in fit.arms if fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)}
 
-    def _choice(self, fit: Fit, alive: Sequence[int], faster: Collection[int]) -> int:
-        """Return the best of the arms that are faster than the reference, or the reference.
+    def _fastest(self, fit: Fit, alive: Sequence[int], faster: Collection[int]) -> int:
+        """Return the fastest of the arms that are faster than the reference, or the reference."""
+        return max(set(faster) & set(alive), key=lambda arm: fit.difference(arm, 0), default=0)
 
-        If a part of its changes seems to be as fast but for the tolerance, the arm with fewer changes is the choice.
-        """
-        best = max(set(faster) & set(alive), key=lambda arm: fit.difference(arm, 0), default=0)
-        parts = [arm for arm in alive if arm in (0, *faster) and set(self.changes[arm]) < set(self.changes[best])]
-        parts = [arm for arm in parts if fit.difference(best, arm) <= self.tolerance]
-        return min(parts, key=lambda arm: len(self.changes[arm]), default=best)
+    def _fewest_changes(self, fit: Fit, alive: Sequence[int], faster: Collection[int]) -> int:
+        """Return the fastest arm, or one with the fewest of its changes that seems slower by at most the tolerance."""
+        fastest = self._fastest(fit, alive, faster)
+        parts = [
+            arm
+            for arm in alive
+            if arm in (0, *faster)
+            and set(self.changes[arm]) < set(self.changes[fastest])
+            and fit.difference(fastest, arm) <= self.tolerance
+        ]
+        return min(parts, key=lambda arm: (len(self.changes[arm]), fit.difference(0, arm)), default=fastest)
 
     def _excluded(self, fit: Fit, faster: Collection[int]) -> set[int]:
         """Return the arms than which one of some others is certainly faster."""

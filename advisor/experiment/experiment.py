@@ -76,14 +76,12 @@ class Plan:
         tolerance: Largest acceptable loss of the choice, as a fraction of the speed.
         confidence: Probability that a certain choice is within the tolerance of the best arm.
         policy: Which arms run in the next round.
-        seed: Seed of the random numbers of the policy.
     """
 
     budget_seconds: float
     tolerance: float = 0.02
     confidence: float = CONFIDENCE
     policy: Policy = expected_excess
-    seed: int = 0
 
 
 class Laboratory(ABC):
@@ -152,8 +150,6 @@ class Experiment:
 
     def __post_init__(self) -> None:
         """Begin."""
-        import numpy as np
-
         self.race = Race(
             tolerance=math.log1p(self.plan.tolerance),
             changes=self.arms,
@@ -163,8 +159,6 @@ class Experiment:
         self.rounds = 0
         # Combinations that are arms, or that no stack has.
         self._tried = {frozenset(changes) for changes in self.arms}
-        self._random = np.random.default_rng(self.plan.seed)
-        self._most_arms = self.race.most_arms
         self._disturbed = 0
         self.earlier_runs = sum(self._recall(arm) for arm in (*range(len(self.arms)), CONTROL))
         self._end = self.laboratory.now() + self.plan.budget_seconds
@@ -274,7 +268,7 @@ class Experiment:
             seconds={arm: self.laboratory.seconds_of(arm) for arm in range(len(self.arms))},
             tolerance=self.race.tolerance,
         )
-        return self.plan.policy(situation, self._random)
+        return self.plan.policy(situation)
 
     def _order(self, arm: int) -> int:
         return max((change.order for change in self.arms[arm]), default=0)
@@ -319,7 +313,7 @@ class Experiment:
     def _add(self, changes: tuple[Change, ...]) -> bool:
         """Add the arm with some changes, unless it exists; return whether it was added."""
         own = frozenset(changes)
-        if own in self._tried or len(self.arms) >= self._most_arms:
+        if own in self._tried or len(self.arms) >= self.race.most_arms:
             return False
         self._tried.add(own)
         if not self.laboratory.combine(changes):

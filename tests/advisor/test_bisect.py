@@ -311,6 +311,7 @@ def refused(advisor: Advisor, index: PackageIndex, project: Path, *arguments: st
         (["--good", "other.txt"], 2, "the index has no wheel of `pa 7.0`"),
         (["--good", "requirements.old.txt", "--budget", "soon"], 2, "`soon` is not a duration"),
         (["--good", "requirements.old.txt", "--tolerance", "0"], 2, "a tolerance of 0 % is never certain"),
+        (["--good", "requirements.old.txt", "--tolerance", "much"], 2, "`much` is not a loss of speed"),
         (["--good", "requirements.old.txt", "--hardware", "h100-sxm"], 2, "`advisor bisect` measures on this machine"),
         (["--good", "requirements.old.txt", "--max-download", "1kB"], 2, "exceeds `--max-download 1.0 kB`"),
         (["--good", "requirements.old.txt", "--issue", "none/issue.md"], 2, "`none` is not a directory"),

@@ -341,6 +341,33 @@ def test_a_change_that_adds_nothing_is_not_a_part_of_the_choice() -> None:
     assert (decision.choice, decision.is_certain) == (1, True)
 
 
+def test_a_change_that_seems_to_add_little_is_a_part_of_the_choice_only_if_that_alone_is_certain_in_time() -> None:
+    gain, little = _change("gain"), _change("little")
+    arms = [(), (gain,), (little,), (gain, little)]
+    race = Race(tolerance=0.02, changes=arms, most_arms=4)
+    for number in range(10):
+        shift = 0.006 if number % 2 else -0.006
+        for arm, logarithm in enumerate((0.0, 0.1 - shift, 0.0, 0.111 + shift)):
+            race.runs.add(number, arm, math.exp(-logarithm))
+
+    decision = race.decide(prior_belief(arms))
+    assert (decision.choice, set(decision.open)) == (1, {3})
+    last = race.last_decision(prior_belief(arms))
+    assert (last.choice, last.is_certain) == (3, True)
+
+
+def test_the_fastest_of_the_arms_with_equally_few_changes_is_chosen() -> None:
+    first, second = _change("first"), _change("second")
+    arms = [(), (first,), (second,), (first, second)]
+    race = Race(tolerance=0.02, changes=arms, most_arms=4)
+    for number in range(8):
+        shift = 0.006 if number % 2 else -0.006
+        for arm, logarithm in enumerate((0.0, 0.092 + shift, 0.098 - shift, 0.1 + shift)):
+            race.runs.add(number, arm, math.exp(-logarithm))
+
+    assert race.decide(prior_belief(arms)).choice == 2
+
+
 def test_an_arm_that_is_improbably_better_need_not_run() -> None:
     hopeless, unknown = _change("hopeless", mean=-0.5, deviation=0.05), _change("unknown")
     arms = [(), (hopeless,), (unknown,)]

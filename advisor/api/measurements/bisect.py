@@ -266,8 +266,6 @@ def open_bisection(
         NoStackError: If the project has no stack on a date.
         UnavailableError: If another experiment runs on this machine, or an index cannot be read.
     """
-    if limits.tolerance <= 0:
-        raise InputError("a tolerance of 0 % is never certain", hint="write it as `--tolerance 1%`")
     python = interpreter_here(options, "advisor bisect")
     environments = cache_directory(options.indexes.cache_directory) / "environments"
     budget = limits.budget_seconds or 0.0

@@ -21,7 +21,7 @@ from advisor.api.option import (
     read_pairs,
     read_scalar,
 )
-from advisor.api.options import HARDWARE, KNOWLEDGE, at_least_one, read_min_gain
+from advisor.api.options import HARDWARE, KNOWLEDGE, at_least_one, read_fraction
 from advisor.domain.words import parse_size
 from knowledge.domain.errors import InputError
 from knowledge.domain.workload import ProfiledWorkload
@@ -126,6 +126,13 @@ ENGINE_OPTIONS = Option(
 )
 
 
+def _read_tolerance(text: str) -> float:
+    tolerance = read_fraction(text)
+    if tolerance is None:
+        raise InputError(f"`{text}` is not a loss of speed", hint="write it as `--tolerance 2%` or `0.02`")
+    return tolerance
+
+
 def _read_bytes(text: str) -> int:
     size = parse_size(text)
     if size is None:
@@ -156,7 +163,7 @@ class ExperimentOptions:
             metavar="PERCENT",
             panel=MEASURING,
             reads=str,
-            parse=read_min_gain,
+            parse=_read_tolerance,
             help="Acceptable loss of speed.\nThe choice is certain once nothing can be faster by more.",
             default_text="2%",
         ),
@@ -197,6 +204,11 @@ class ExperimentOptions:
         str, Option("--executor", metavar="NAME", panel=MEASURING, help="local, slurm or kubernetes.")
     ] = "local"
     engine: Annotated[Mapping[str, str], replace(ENGINE_OPTIONS, panel=MEASURING)] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a tolerance that no choice is certainly within."""
+        if self.tolerance <= 0:
+            raise InputError("a tolerance of 0 % is never certain", hint="write it as `--tolerance 1%`")
 
 
 @option_group
