@@ -65,6 +65,7 @@ class SimulatedMachine(Laboratory):
                 name=f"setting{n}" if n >= arms // 2 else "package",
                 value=n,
                 is_setting=n >= arms // 2,
+                numerics="exact" if n >= arms // 2 else "reordered",
                 gain=Ratio(mean=float(expected[n]), variance=float(deviations[n]) ** 2),
             )
             for n in range(count)

@@ -257,18 +257,21 @@ class Experiment:
     def _next_arms(self) -> Sequence[int]:
         belief, choice = self.belief(), self.decision.choice
         waiting = [arm for arm in self.decision.open if arm not in self.race.dropped]
-        # Settings with equal results come first: a class is tried once every arm of the class before has run.
-        first = min((self._order(arm) for arm in waiting if not self.counts[arm]), default=math.inf)
-        alive = [arm for arm in waiting if self.counts[arm] or self._order(arm) <= first]
         situation = Situation(
             belief=belief,
             noise_variance=self.noise_variance,
-            alive=sorted({choice, *alive}),
+            alive=sorted({choice, *waiting}),
             choice=choice,
             seconds={arm: self.laboratory.seconds_of(arm) for arm in range(len(self.arms))},
             tolerance=self.race.tolerance,
         )
-        return self.plan.policy(situation)
+        arms = self.plan.policy(situation)
+        # Settings with equal results come first: an arm of a later class lets one that waits run instead.
+        untried = {arm: self._order(arm) for arm in waiting if not self.counts[arm]}
+        first = min(untried.values(), default=0)
+        instead = [arm for arm, order in untried.items() if order == first and arm not in arms]
+        early = [arm for arm in arms if untried.get(arm, first) == first]
+        return [*early, *instead[: len(arms) - len(early)]]
 
     def _order(self, arm: int) -> int:
         return max((change.order for change in self.arms[arm]), default=0)

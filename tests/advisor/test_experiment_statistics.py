@@ -512,6 +512,21 @@ def test_equal_results_are_tried_before_other_orders_and_reduced_precision_last(
     assert first == sorted(first)
 
 
+def test_an_arm_that_can_gain_much_need_not_wait_long_for_those_that_come_first() -> None:
+    machine = _Machine([0.0] * 4, seed=3)
+    machine.noise = 0.03
+    changes = (
+        _change("1", deviation=0.3, numerics="reordered"),
+        _change("2"),
+        _change("3"),
+        _change("4", mean=-0.02, deviation=0.02),
+    )
+    arms = [(), *((change,) for change in changes)]
+    Experiment(plan=Plan(budget_seconds=3600), arms=arms, laboratory=machine).run()
+
+    assert machine.ran.index(4) < machine.ran.index(1) < 12
+
+
 def test_a_failing_arm_is_dropped_and_a_failing_reference_ends_the_experiment() -> None:
     experiment = _experiment(_Machine([0.0, 0.1], failing=[1]), "exact", "exact")
     assert experiment.failures == {1: "it crashes"}

@@ -222,10 +222,10 @@ class MachineLaboratory(Laboratory):
         if (unpacked := round(_UNPACKED_FACTOR * sum(new.values()))) > free and self.builds_here:
             return f"its environment needs {size_text(unpacked)}, and the disk has {size_text(free)} left"
         for limit, factor, option in limits:
-            total = factor * (sum(self._fetched.values()) + sum(new.values()))
-            if new and limit is not None and total > limit:
-                needed = size_text(round(factor * sum(new.values())))
-                return f"its environment needs {needed}, which exceeds `{option} {size_text(limit)}`"
+            needed, others = round(factor * sum(new.values())), round(factor * sum(self._fetched.values()))
+            if new and limit is not None and needed + others > limit:
+                both = f"{size_text(needed)}, and the others {size_text(others)}" if others else size_text(needed)
+                return f"its environment needs {both}, which exceeds `{option} {size_text(limit)}`"
         self._fetched |= new
         return ""
 
