@@ -29,7 +29,7 @@ import numpy as np
 from advisor.experiment.belief import prior_belief
 from advisor.experiment.change import UNKNOWN_GAIN, Change
 from advisor.experiment.experiment import CONTROL, REFERENCE, ArmRun, Experiment, Laboratory, Plan
-from advisor.experiment.policies import Policy
+from advisor.experiment.policy import Policy
 from benchmarks.policies import policies
 from knowledge.domain.observation import Observation
 from knowledge.domain.ratio import Ratio

@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from advisor.experiment.policies import Policy, Situation, expected_excess
+from advisor.experiment.policy import Policy, Situation, expected_excess
 
 _POINTS = 41
 _NORMAL_POINTS = [NormalDist().inv_cdf((number + 0.5) / _POINTS) for number in range(_POINTS)]

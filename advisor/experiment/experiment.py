@@ -17,7 +17,7 @@ from advisor.experiment.belief import Belief, prior_belief
 from advisor.experiment.change import Change
 from advisor.experiment.decision import Decision, Race
 from advisor.experiment.paired_runs import PairedRuns
-from advisor.experiment.policies import Policy, Situation, expected_excess
+from advisor.experiment.policy import Policy, Situation, expected_excess
 from knowledge.domain.ratio import CONFIDENCE, Ratio
 
 REFERENCE = 0

@@ -341,7 +341,7 @@ def test_a_change_that_adds_nothing_is_not_a_part_of_the_choice() -> None:
     assert (decision.choice, decision.is_certain) == (1, True)
 
 
-def test_a_change_that_seems_to_add_little_is_a_part_of_the_choice_only_if_that_alone_is_certain_in_time() -> None:
+def test_a_change_that_seems_to_add_little_is_left_out_unless_only_the_arm_with_it_is_certain_at_the_end() -> None:
     gain, little = _change("gain"), _change("little")
     arms = [(), (gain,), (little,), (gain, little)]
     race = Race(tolerance=0.02, changes=arms, most_arms=4)
