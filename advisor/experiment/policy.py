@@ -1,4 +1,4 @@
-"""Which arms run in the next round of an experiment. `python -m benchmarks.planner` compares this with other policies."""
+"""Which arms run in the next round of an experiment; `python -m benchmarks.planner` compares it with other policies."""
 
 from __future__ import annotations
 
