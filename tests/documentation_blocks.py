@@ -5,6 +5,7 @@ Comments before a block, which no reader sees, say how it is tested:
 - ``<!-- not run: REASON -->``: the block is not run.
 - ``<!-- needs: package index -->`` or ``minutes``, or both with a comma: numbers and versions of the output are not
   compared. What needs minutes is run by a slow test only.
+- ``<!-- not compared: REASON -->``: the commands are run, and may print something else than the page shows.
 - ``<!-- exit code: 1 -->``: the last command ends with this code instead of 0.
 - ``<!-- file: NAME -->``: the block is the content of a file, which the commands after it read.
 - ``<!-- run with: python -->``: the block is a program, which this command runs.
@@ -71,7 +72,7 @@ def commands(page: str) -> list[Command]:
 
 def _of_block(fence: re.Match[str]) -> Iterator[Command]:
     marks = {key: value.strip() for key, value in COMMENT.findall(fence[1])}
-    if unknown := marks.keys() - {"not run", "needs", "exit code", "file", "run with", "setup"}:
+    if unknown := marks.keys() - {"not run", "not compared", "needs", "exit code", "file", "run with", "setup"}:
         raise ValueError(f"unknown comments: {sorted(unknown)}")
     needs = max(NEEDS[name] for name in marks.get("needs", "").split(", "))
     content = textwrap.dedent(fence[4])
@@ -84,8 +85,9 @@ def _of_block(fence: re.Match[str]) -> Iterator[Command]:
     elif fence[3] == "console" and "not run" not in marks:
         examples = list(_entries(content))
         for number, (script, output) in enumerate(examples, 1):
+            shown = "" if "not compared" in marks else output
             code = int(marks.get("exit code", 0)) if number == len(examples) else 0
-            yield Command(script=script, output=output, exit_code=code, needs=needs)
+            yield Command(script=script, output=shown, exit_code=code, needs=needs)
 
 
 def _entries(content: str) -> Iterator[tuple[str, str]]:

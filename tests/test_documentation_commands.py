@@ -163,9 +163,11 @@ true
 ```
 """
     file, cat, true = commands(page)
+    (free,) = commands("<!-- not compared: it is random -->\n```console\n$ x\n1\n```\n")
 
     assert file.script.endswith(" > a.txt")
     assert cat.script == "cat a.txt \\\n    a.txt"
     assert true.script == "true"
+    assert (free.script, free.output) == ("x", "")
     with pytest.raises(ValueError, match="unknown comments"):
         commands("<!-- not-run: x -->\n```console\nx\n```\n".replace("not-run", "never run"))
