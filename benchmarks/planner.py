@@ -211,7 +211,7 @@ def print_recorded() -> None:
 
 
 def play(machine: SimulatedMachine | ReplayedMachine, policy: Policy) -> tuple[list[tuple[float, int]], Experiment]:
-    """Return the choice after each round with its time, and the experiment."""
+    """Return the choice before each run with its time, and the experiment."""
     plan = Plan(budget_seconds=60.0 * MINUTES[-1], tolerance=TOLERANCE, policy=policy)
     history = [(0.0, REFERENCE)]
     experiment = Experiment(plan=plan, arms=[*machine.arms], laboratory=machine)
@@ -258,7 +258,7 @@ def main() -> None:
                 choice = next(arm for time, arm in reversed(history) if time <= 60 * minutes)
                 regrets[minutes].append(1 - math.exp(machine.speeds[choice] - best))
             last = machine.speeds[history[-1][1]]
-            is_certain = experiment.ending == "certain"
+            is_certain = experiment.decision.is_certain
             wrong += last < 0 or (is_certain and best - last > math.log1p(TOLERANCE))
             changed += history[-1][1] != REFERENCE
             stops += [machine.time / 60] if is_certain else []

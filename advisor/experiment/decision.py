@@ -91,7 +91,7 @@ class Race:
         # Each time for all arms: what excluded one can fail later, or become uncertain by more noise.
         self.dropped = self.failed | self._excluded(fit, {0, *certain} - self.failed)
         alive = self._alive(belief)
-        return self._decision(self._fewest_changes(fit, alive, certain), fit, belief, alive)
+        return self._decision(self._candidates(fit, alive, certain)[0], fit, belief, alive)
 
     def last_decision(self, belief: Belief) -> Decision:
         """Return which arm to choose when no more runs follow.
@@ -102,13 +102,15 @@ class Race:
         decision, fit = self.decide(belief), self.runs.fit()
         if decision.is_certain:
             return decision
-        alive, ratios = self._alive(belief), self._faster_now(fit)
-        fastest = self._decision(self._fastest(fit, alive, self._certainly_faster(fit)), fit, belief, alive)
-        if fastest.is_certain:
-            return fastest
-        choice = self._fewest_changes(fit, alive, ratios)
+        alive, ratios, certain = self._alive(belief), self._faster_now(fit), self._certainly_faster(fit)
+        candidates = self._candidates(fit, alive, certain)
+        for arm in candidates[1:]:
+            other = self._decision(arm, fit, belief, alive)
+            if other.is_certain:
+                return other
+        choice = self._candidates(fit, alive, certain | ratios.keys(), unless_clear=candidates[-1])[0]
         last = self._decision(choice, fit, belief, alive)
-        if choice == 0 or fit.difference(choice, 0) > fit.half_width(choice, 0, error=self.error):
+        if choice in (0, *certain):
             return last
         # The last look shows that the reference is slower.
         still_open = {arm: most for arm, most in last.open.items() if arm}
@@ -126,13 +128,23 @@ class Race:
         """Return the arms that are certainly faster than the reference."""
         return {arm for arm in fit.arms if fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)}
 
-    def _fastest(self, fit: Fit, alive: Sequence[int], faster: Collection[int]) -> int:
-        """Return the fastest of the arms that are faster than the reference, or the reference."""
-        return max(set(faster) & set(alive), key=lambda arm: fit.difference(arm, 0), default=0)
+    def _candidates(
+        self, fit: Fit, alive: Collection[int], faster: Collection[int], *, unless_clear: int = 0
+    ) -> list[int]:
+        """Return the fastest arm, and arms with a part of its changes that seem slower by at most the tolerance.
 
-    def _fewest_changes(self, fit: Fit, alive: Sequence[int], faster: Collection[int]) -> int:
-        """Return the fastest arm, or one with the fewest of its changes that seems slower by at most the tolerance."""
-        fastest = self._fastest(fit, alive, faster)
+        Args:
+            fit: The speeds.
+            alive: Arms that may be chosen.
+            faster: Arms that are faster than the reference.
+            unless_clear: What counts as the fastest arm unless another one seems faster by more than the tolerance.
+
+        Returns:
+            Those with the fewest changes first.
+        """
+        fastest = max(set(faster) & set(alive), key=lambda arm: fit.difference(arm, 0), default=0)
+        if unless_clear in alive and fit.difference(fastest, unless_clear) <= self.tolerance:
+            fastest = unless_clear
         parts = [
             arm
             for arm in alive
@@ -140,7 +152,7 @@ class Race:
             and set(self.changes[arm]) < set(self.changes[fastest])
             and fit.difference(fastest, arm) <= self.tolerance
         ]
-        return min(parts, key=lambda arm: (len(self.changes[arm]), fit.difference(0, arm)), default=fastest)
+        return [*sorted(parts, key=lambda arm: (len(self.changes[arm]), fit.difference(0, arm))), fastest]
 
     def _excluded(self, fit: Fit, faster: Collection[int]) -> set[int]:
         """Return the arms than which one of some others is certainly faster."""

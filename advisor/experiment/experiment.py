@@ -38,7 +38,7 @@ _ROUNDS_WITH_REFERENCE = 3
 _REFERENCE_INTERVAL = 4
 """Rounds from one run of such a reference to the next, so that the control (A/A) continues."""
 _MOST_DISTURBED = 6
-"""Disturbed runs one after the other after which an experiment gives up."""
+"""Disturbed runs one after the other after which an experiment gives up, or an arm of which no run counts."""
 _PROBABLE_GAIN = 0.9
 """Probability of a gain from which on a change is combined with others."""
 _POSSIBLE_GAIN = 0.1
@@ -160,6 +160,7 @@ class Experiment:
         # Combinations that are arms, or that no stack has.
         self._tried = {frozenset(changes) for changes in self.arms}
         self._disturbed = 0
+        self._disturbed_by_arm: dict[int, int] = defaultdict(int)
         self.earlier_runs = sum(self._recall(arm) for arm in (*range(len(self.arms)), CONTROL))
         self._end = self.laboratory.now() + self.plan.budget_seconds
         self.decision = Decision(choice=REFERENCE, open={})
@@ -172,14 +173,13 @@ class Experiment:
         if run.disturbance or (run.seconds is None and has_run):
             self.disturbance = run.disturbance or run.failure
             self._disturbed += 1
+            self._disturbed_by_arm[arm] += 1
+            if arm > REFERENCE and not self.counts[arm] and self._disturbed_by_arm[arm] >= _MOST_DISTURBED:
+                self._fail(arm, f"none of its runs counts: {self.disturbance}", is_untried=True)
             return
         self._disturbed = 0
         if run.seconds is None:
-            own = max(arm, REFERENCE)
-            self.failures[own] = run.failure
-            self.race.failed.add(own)
-            if run.is_untried:
-                self.untried.add(own)
+            self._fail(max(arm, REFERENCE), run.failure, is_untried=run.is_untried)
             return
         if run.result is not None:
             self.results[max(arm, REFERENCE)].append(run.result)
@@ -188,6 +188,12 @@ class Experiment:
         self.race.runs.add(round_number, max(arm, REFERENCE), run.seconds, is_second=arm == CONTROL)
         if arm != CONTROL:
             self.counts[arm] += 1
+
+    def _fail(self, arm: int, failure: str, *, is_untried: bool) -> None:
+        self.failures[arm] = failure
+        self.race.failed.add(arm)
+        if is_untried:
+            self.untried.add(arm)
 
     def run(self) -> None:
         """Run rounds until the choice is certain, no arm is left, the time is over, or Ctrl-C."""
@@ -256,22 +262,31 @@ class Experiment:
 
     def _next_arms(self) -> Sequence[int]:
         belief, choice = self.belief(), self.decision.choice
-        waiting = [arm for arm in self.decision.open if arm not in self.race.dropped]
-        situation = Situation(
-            belief=belief,
-            noise_variance=self.noise_variance,
-            alive=sorted({choice, *waiting}),
-            choice=choice,
-            seconds={arm: self.laboratory.seconds_of(arm) for arm in range(len(self.arms))},
-            tolerance=self.race.tolerance,
-        )
-        arms = self.plan.policy(situation)
-        # Settings with equal results come first: an arm of a later class lets one that waits run instead.
-        untried = {arm: self._order(arm) for arm in waiting if not self.counts[arm]}
-        first = min(untried.values(), default=0)
-        instead = [arm for arm, order in untried.items() if order == first and arm not in arms]
-        early = [arm for arm in arms if untried.get(arm, first) == first]
-        return [*early, *instead[: len(arms) - len(early)]]
+        seconds = {arm: self.laboratory.seconds_of(arm) for arm in range(len(self.arms))}
+        seconds_left = self._end - self.laboratory.now() - seconds[REFERENCE] - seconds[choice]
+        open_arms = [arm for arm in self.decision.open if arm not in self.race.dropped]
+        possible = [arm for arm in open_arms if seconds[arm] <= seconds_left] or open_arms
+
+        def ask(arms: Iterable[int]) -> Sequence[int]:
+            situation = Situation(
+                belief=belief,
+                noise_variance=self.noise_variance,
+                alive=sorted({choice, *arms}),
+                choice=choice,
+                seconds=seconds,
+                tolerance=self.race.tolerance,
+            )
+            return self.plan.policy(situation)
+
+        arms = ask(possible)
+        # Settings with equal results come first: an arm of a later class lets one that never ran run instead.
+        new = {arm: self._order(arm) for arm in possible if not self.counts[arm]}
+        first = [arm for arm, order in new.items() if order == min(new.values())]
+        later = new.keys() - first
+        if not later & set(arms):
+            return arms
+        allowed = [*arms, *ask(first), *ask(set(possible) - later)]
+        return [*dict.fromkeys(arm for arm in allowed if arm not in later)][: len(arms)]
 
     def _order(self, arm: int) -> int:
         return max((change.order for change in self.arms[arm]), default=0)

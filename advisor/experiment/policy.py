@@ -32,7 +32,7 @@ class Situation:
 
 
 Policy = Callable[[Situation], Sequence[int]]
-"""Returns the arms of the next round; the reference runs in each round anyway."""
+"""Returns the arms of the next round; the reference also runs, unless it is certainly slower."""
 
 
 def expected_excess(s: Situation) -> Sequence[int]:

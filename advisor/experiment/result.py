@@ -12,9 +12,9 @@ from advisor.locks.certificate import Certificate
 from knowledge.domain.ratio import Ratio
 
 Verdict = Literal["reference", "slower", "open", "not better", "failed", "not tried", "not run"]
-"""What is known about an arm: it is the reference, certainly slower than the choice, possibly better than it, certainly
-not better by more than the tolerance, failed, could not be tried, or never ran because it is too improbable that it is
-better."""
+"""What is known about an arm: it is the reference, certainly slower than the reference or an arm that is certainly
+faster, possibly better than the choice, certainly not better by more than the tolerance, failed, could not be tried, or
+never ran because it is too improbable that it is better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
