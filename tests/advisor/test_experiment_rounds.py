@@ -201,10 +201,10 @@ def test_an_arm_of_which_no_run_counts_does_not_make_later_ones_wait() -> None:
 
 
 def test_arms_run_instead_of_later_ones_as_the_policy_prefers_them() -> None:
-    asked: list[tuple[int, ...]] = []
+    arms_of_situations: list[tuple[int, ...]] = []
 
     def last_two(situation: Situation) -> Sequence[int]:
-        asked.append(tuple(situation.alive))
+        arms_of_situations.append(tuple(situation.alive))
         return (situation.choice, *[arm for arm in reversed(situation.alive) if arm != situation.choice][:2])
 
     changes = [change(str(n), numerics=kind) for n, kind in enumerate(["exact", "exact", "exact", "reduced"], 1)]
@@ -213,7 +213,7 @@ def test_arms_run_instead_of_later_ones_as_the_policy_prefers_them() -> None:
     Experiment(plan=plan, arms=[(), *((change,) for change in changes)], laboratory=machine).run()
 
     # The policy names 4 and 3. Instead of 4, it names 2 among those that come first.
-    assert asked[:3] == [(0, 1, 2, 3, 4), (0, 1, 2, 3), (0, 1, 2, 3)]
+    assert arms_of_situations[:3] == [(0, 1, 2, 3, 4), (0, 1, 2, 3), (0, 1, 2, 3)]
     assert machine.ran == [REFERENCE, 3, 2, CONTROL]
 
 
