@@ -108,7 +108,7 @@ class Race:
             other = self._decision(arm, fit, belief, alive)
             if other.is_certain:
                 return other
-        choice = self._candidates(fit, alive, certain | ratios.keys(), unless_clear=candidates[-1])[0]
+        choice = self._candidates(fit, alive, certain | ratios.keys(), incumbent=candidates[-1])[0]
         last = self._decision(choice, fit, belief, alive)
         if choice in (0, *certain):
             return last
@@ -129,7 +129,7 @@ class Race:
         return {arm for arm in fit.arms if fit.difference(arm, 0) > fit.half_width(arm, 0, error=self.error)}
 
     def _candidates(
-        self, fit: Fit, alive: Collection[int], faster: Collection[int], *, unless_clear: int = 0
+        self, fit: Fit, alive: Collection[int], faster: Collection[int], *, incumbent: int = 0
     ) -> list[int]:
         """Return the fastest arm, and arms with a part of its changes that seem slower by at most the tolerance.
 
@@ -137,14 +137,14 @@ class Race:
             fit: The speeds.
             alive: Arms that may be chosen.
             faster: Arms that are faster than the reference.
-            unless_clear: What counts as the fastest arm unless another one seems faster by more than the tolerance.
+            incumbent: What counts as the fastest arm unless another one seems faster by more than the tolerance.
 
         Returns:
             Those with the fewest changes first.
         """
         fastest = max(set(faster) & set(alive), key=lambda arm: fit.difference(arm, 0), default=0)
-        if unless_clear in alive and fit.difference(fastest, unless_clear) <= self.tolerance:
-            fastest = unless_clear
+        if incumbent in alive and fit.difference(fastest, incumbent) <= self.tolerance:
+            fastest = incumbent
         parts = [
             arm
             for arm in alive

@@ -265,7 +265,7 @@ class Experiment:
         seconds = {arm: self.laboratory.seconds_of(arm) for arm in range(len(self.arms))}
         seconds_left = self._end - self.laboratory.now() - seconds[REFERENCE] - seconds[choice]
         open_arms = [arm for arm in self.decision.open if arm not in self.race.dropped]
-        possible = [arm for arm in open_arms if seconds[arm] <= seconds_left] or open_arms
+        open_arms = [arm for arm in open_arms if seconds[arm] <= seconds_left] or open_arms
 
         def ask(arms: Iterable[int]) -> Sequence[int]:
             situation = Situation(
@@ -278,15 +278,15 @@ class Experiment:
             )
             return self.plan.policy(situation)
 
-        arms = ask(possible)
+        arms = ask(open_arms)
         # Settings with equal results come first: an arm of a later class lets one that never ran run instead.
-        new = {arm: self._order(arm) for arm in possible if not self.counts[arm]}
-        first = [arm for arm, order in new.items() if order == min(new.values())]
-        later = new.keys() - first
-        if not later & set(arms):
+        orders = {arm: self._order(arm) for arm in open_arms if not self.counts[arm]}
+        first_class = [arm for arm, order in orders.items() if order == min(orders.values())]
+        later_classes = orders.keys() - first_class
+        if not later_classes & set(arms):
             return arms
-        allowed = [*arms, *ask(first), *ask(set(possible) - later)]
-        return [*dict.fromkeys(arm for arm in allowed if arm not in later)][: len(arms)]
+        candidates = [*arms, *ask(first_class), *ask(set(open_arms) - later_classes)]
+        return [*dict.fromkeys(arm for arm in candidates if arm not in later_classes)][: len(arms)]
 
     def _order(self, arm: int) -> int:
         return max((change.order for change in self.arms[arm]), default=0)

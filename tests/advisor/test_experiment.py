@@ -170,7 +170,7 @@ def test_an_interrupted_experiment_keeps_its_runs_and_writes_nothing_and_the_nex
             "import time; time.sleep(0.8); print('seconds: 1')",
             "2s",
             2,
-            "the budget of 2 s is too small: one run takes about",
+            r"the budget of 2 s is too small: one run takes about \d+\.\d s, and the first run of an arm \d+\.\d s",
         ),
         ("", "soon", 2, "`soon` is not a duration"),
     ],
@@ -182,7 +182,7 @@ def test_a_wrong_program_or_budget_is_one_clear_error(
     completed = advisor("advise", "--measure", budget, "--max-load", "100", "--index-url", index.url, cwd=project)
 
     assert completed.returncode == status
-    assert message in error_of(completed)
+    assert re.search(message, error_of(completed))
 
 
 @pytest.mark.parametrize(

@@ -117,10 +117,12 @@ class ProjectExperiment:
         if experiment.counts[REFERENCE] > 1 or not (is_killed or experiment.ending == "time"):
             return
         run = self.laboratory.seconds_of(REFERENCE)
-        first = min(map(self.laboratory.seconds_of, experiment.decision.open), default=run)
+        first_run = min(map(self.laboratory.seconds_of, experiment.decision.open), default=run)
         budget = experiment.plan.budget_seconds
-        takes = "takes longer" if is_killed else f"takes about {run:.1f} s, and the first run of an arm {first:.1f} s"
-        least = math.ceil(((budget if is_killed else run) * _FEWEST_RUNS + max(0.0, first - run)) / 60)
+        takes = (
+            "takes longer" if is_killed else f"takes about {run:.1f} s, and the first run of an arm {first_run:.1f} s"
+        )
+        least = math.ceil(((budget if is_killed else run) * _FEWEST_RUNS + max(0.0, first_run - run)) / 60)
         raise InputError(
             f"the budget of {budget:g} s is too small: one run {takes}",
             hint=f"two arms need about `--measure {least}m`; a smaller benchmark needs less",
