@@ -53,6 +53,7 @@ from knowledge.estimate.model_cache import (
 )
 from knowledge.estimate.similarity import side_on, similarity_of
 from knowledge.evidence.accelerator_pairs import AcceleratorPair, accelerator_pairs, load_pairs
+from knowledge.evidence.accelerator_rows import accelerator_rows
 from knowledge.evidence.block_evidence import BlockEvidence, evidence_of, load_evidence
 from knowledge.evidence.contrasts import Contrast, features_of
 from knowledge.evidence.timm import is_shipped, tables_from, timm_contrasts, timm_tables
@@ -360,7 +361,7 @@ def of_files(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair], files: S
             ]
             _print_line(f"{framework} on {device}, {change}, files", rows)
     shipped = set(pairs)
-    own = [pair for pair in accelerator_pairs(observations) if pair not in shipped][:MOST_PAIRS]
+    own = [pair for pair in accelerator_pairs(accelerator_rows(observations)) if pair not in shipped][:MOST_PAIRS]
     model = RatioModel([*own, *pairs], shipped_ratio_variances())
     _print_line("hardware, files", hardware_rows(model, [range(len(own))]) if own else [])
 

@@ -24,6 +24,7 @@ from knowledge.estimate.gain_terms import Variances
 from knowledge.estimate.model_cache import (
     ACCELERATORS,
     OPERATIONS,
+    SCALING,
     USUAL,
     framework_contrasts,
     frameworks_of,
@@ -31,9 +32,12 @@ from knowledge.estimate.model_cache import (
     variances_record,
 )
 from knowledge.estimate.programs import Program, program_of_run
-from knowledge.evidence.accelerator_pairs import load_pairs
+from knowledge.estimate.scaling import fit_scaling
+from knowledge.evidence.accelerator_pairs import accelerator_pairs
+from knowledge.evidence.accelerator_rows import load_rows
 from knowledge.evidence.block_evidence import BlockEvidence, load_evidence
 from knowledge.evidence.contrasts import Contrast
+from knowledge.evidence.scaling_pairs import scaling_pairs
 from knowledge.evidence.timm import TIMM_FAMILY, timm_contrasts, timm_tables
 from knowledge.store.engine import open_knowledge_base
 
@@ -94,7 +98,7 @@ def usual(fitted: Sequence[Variances]) -> Variances:
 def main() -> None:
     """Fit and write."""
     with open_knowledge_base("sqlite://") as store:
-        evidence, pairs = load_evidence(store), load_pairs(store)
+        evidence, rows = load_evidence(store), load_rows(store)
     records: dict[str, Any] = {}
     every = frameworks_of(evidence)
     for of_operations, suffix in ((False, ""), (True, f"/{OPERATIONS}")):
@@ -111,7 +115,8 @@ def main() -> None:
                 records[f"{USUAL}/{device}{suffix}"] = variances_record(usual(list(fitted.values())))
     # Nobody measured single operations on accelerators with several releases.
     records.setdefault(f"{USUAL}/cuda/{OPERATIONS}", records[f"{USUAL}/cuda"])
-    records[ACCELERATORS] = fit_ratios(pairs)
+    records[ACCELERATORS] = fit_ratios(accelerator_pairs(rows))
+    records[SCALING] = fit_scaling(scaling_pairs(rows))
     rounded = json.loads(json.dumps(records), parse_float=lambda text: float(f"{float(text):.6g}"))
     TARGET.write_text(json.dumps(rounded, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     print(f"{TARGET}: {len(records)} entries")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from advisor.api import answer_memory as answer_memory
     from advisor.api import context as context
     from advisor.api import exchange as exchange
+    from advisor.api import hardware_choice as hardware_choice
     from advisor.api import indexes as indexes
     from advisor.api import queries as queries
     from advisor.api import run_plan as run_plan

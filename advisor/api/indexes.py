@@ -34,7 +34,13 @@ def open_indexes(
     machines: Sequence[HardwareProfile] = (),
 ) -> Iterator[IndexClient]:
     """Open the indexes of :func:`make_client`; log the number of requests and damaged cache entries at the end."""
-    client = make_client(options, directory, project, machines)
+    with opened(make_client(options, directory, project, machines)) as client:
+        yield client
+
+
+@contextmanager
+def opened(client: IndexClient) -> Iterator[IndexClient]:
+    """Close a client at the end, and log the number of its requests and damaged cache entries."""
     try:
         yield client
     finally:

@@ -5,10 +5,11 @@ Each option is declared here and nowhere else; see :mod:`advisor.api.option`.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,6 +50,18 @@ def read_max_size(text: str) -> int:
     size = parse_size(text)
     if size is None:
         raise InputError(f"`{text}` is not a size", hint="write it as `--max-size 2GB` or `500MB`")
+    return size
+
+
+def read_memory(text: str) -> int:
+    """Read an amount of memory, such as ``40GB``; return it in bytes.
+
+    Raises:
+        InputError: If it is not one.
+    """
+    size = parse_size(text)
+    if size is None:
+        raise InputError(f"`{text}` is not an amount of memory", hint="write it as `40GB` or `24GiB`")
     return size
 
 
@@ -490,6 +503,116 @@ class ProjectOptions:
             indexes=indexes or IndexOptions(),
             resolution=resolution or ResolutionOptions(),
         )
+
+
+TIME, COST, ENERGY = CHOICE_OBJECTIVES = ("time", "cost", "energy")
+"""What machines are ranked by."""
+
+
+def read_choice_objective(text: str) -> str:
+    """Return what machines are ranked by.
+
+    Raises:
+        InputError: If there is no objective of the name.
+    """
+    _check_names([text], choices=CHOICE_OBJECTIVES, message="there is no objective `{}`")
+    return text
+
+
+def read_number(text: str) -> float:
+    """Read a positive number such as ``1281167``, ``1.28M`` or ``5e9``.
+
+    Raises:
+        InputError: If it is not one.
+    """
+    number, factor = (text[:-1], _FACTORS[text[-1]]) if text[-1:] in _FACTORS else (text, 1.0)
+    try:
+        value = float(number) * factor
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"`{text}` is not a positive number", hint="write it as `1281167`, `1.28M` or `5e9`")
+    return value
+
+
+_FACTORS = {"k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+
+
+def read_date(text: str) -> date:
+    """Read a date such as ``2026-11-29``.
+
+    Raises:
+        InputError: If it is not one.
+    """
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"`{text}` is not a date", hint="write it as `--price-date 2026-11-29`") from None
+
+
+_choice = partial(Option, panel="Choice")
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class ChoiceOptions:
+    """Which machines are compared, and by what."""
+
+    machines: Annotated[
+        tuple[str, ...],
+        _choice(
+            "--hardware",
+            metavar="NAME",
+            help="A machine (repeatable).\n"
+            "A hardware profile, a cloud instance or a file. By default the targets of the project, else every machine "
+            "with a price, else every accelerator that was compared at the workload.",
+        ),
+    ] = ()
+    prices: Annotated[
+        tuple[Path, ...],
+        _choice(
+            "--prices",
+            metavar="FILE",
+            page="hardware.md#prices",
+            help="Prices of machines (repeatable).\nA YAML file, or a catalogue of SkyPilot (CSV).",
+        ),
+    ] = ()
+    price_date: Annotated[
+        date | None,
+        _choice("--price-date", metavar="DATE", parse=read_date, help="Date of prices that state none."),
+    ] = None
+    region: Annotated[str | None, _choice("--region", metavar="NAME", help="Only prices of this region.")] = None
+    spot: Annotated[bool, _choice("--spot", help="Take the prices of spot instances.")] = False
+    objective: Annotated[
+        str | None,
+        _choice(
+            "--objective",
+            metavar="NAME",
+            parse=read_choice_objective,
+            help="time, cost or energy (default: cost with prices).\nWithout prices, machines are ranked by time.",
+        ),
+    ] = None
+    budget: Annotated[
+        float | None, _choice("--budget", metavar="AMOUNT", parse=read_number, help="Largest cost of the items.")
+    ] = None
+    min_memory: Annotated[
+        int | None,
+        _choice(
+            "--min-memory", metavar="SIZE", parse=read_memory, help="Least memory of an accelerator, such as 40GB."
+        ),
+    ] = None
+    items: Annotated[
+        float,
+        _choice(
+            "--items",
+            metavar="NUMBER",
+            parse=read_number,
+            default_text="1M",
+            help="Images, sequences or tokens to compute.\n"
+            "Such as those of an epoch; time, cost and energy are for them.",
+        ),
+    ] = 1e6
+    nodes: Annotated[int, _choice("--nodes", metavar="NUMBER", minimum=1, help="Machines that work together.")] = 1
 
 
 Project = ProjectFiles | Path | str

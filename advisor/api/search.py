@@ -19,11 +19,12 @@ from advisor.index.client import IndexClient
 from advisor.project.interface import supported_pythons
 from advisor.resolve.candidates.direct import with_direct_packages
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import NoStackError, prefetch_roots
+from advisor.resolve.candidates.problem import NoStackError, ResolutionProblem, prefetch_roots
 from advisor.resolve.optimum.baseline import check_roots, resolve_baseline
 from advisor.resolve.optimum.request import ResolutionRequest, solve_newest
 from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
 from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.recommendation.like_targets import SolvedTargets
 from advisor.resolve.recommendation.package_choices import with_best_packages
 from advisor.resolve.recommendation.problem_variants import (
     ProblemVariant,
@@ -52,9 +53,22 @@ _HINT_SECONDS = 5.0
 """Time limit of the search for an interpreter to name if there is no stack."""
 
 
-def select(inputs: AdviceInputs, *, limit: TimeLimit | None = None) -> Selection:
-    """Return the request with the extras and replacements whose best stack has the best score."""
-    return with_best_packages(prepare_request(inputs, limit=limit), inputs.context.allowed)
+def select(inputs: AdviceInputs, *, limit: TimeLimit | None = None, others: SolvedTargets | None = None) -> Selection:
+    """Return the request with the extras and replacements whose best stack has the best score.
+
+    It is that of one of some other targets where nothing but the machine differs, in no way that matters.
+
+    Raises:
+        InputError: If there is no objective of the name.
+        NoStackError: If no stack satisfies the requirements.
+        UnavailableError: If an index cannot be read.
+    """
+    problem, score, effort = _prepared(inputs, limit)
+    shared = None if others is None else others.selection_for(problem, score, effort)
+    if shared is not None and shared.optimum is not None:
+        return shared
+    request = _with_baseline(problem, score, effort) if shared is None else shared.request
+    return with_best_packages(request, inputs.context.allowed)
 
 
 def prepare_request(inputs: AdviceInputs, *, limit: TimeLimit | None = None) -> ResolutionRequest:
@@ -65,6 +79,16 @@ def prepare_request(inputs: AdviceInputs, *, limit: TimeLimit | None = None) -> 
         NoStackError: If no stack satisfies the requirements.
         UnavailableError: If an index cannot be read.
     """
+    return _with_baseline(*_prepared(inputs, limit))
+
+
+def _with_baseline(problem: ResolutionProblem, score: StackScore, effort: Effort) -> ResolutionRequest:
+    prefetch_roots(problem, score.source)
+    return make_request(problem, score, effort)
+
+
+def _prepared(inputs: AdviceInputs, limit: TimeLimit | None) -> tuple[ResolutionProblem, StackScore, Effort]:
+    """Return the problem of a target, its score without a baseline, and the limits of its search."""
     context, options = inputs.context, inputs.context.options
     objective = options.objective or ""
     if objective not in OBJECTIVES:
@@ -72,7 +96,6 @@ def prepare_request(inputs: AdviceInputs, *, limit: TimeLimit | None = None) -> 
     problem = with_direct_packages(context.problem, inputs.client)
     needs_sizes = objective == "size" or options.max_size is not None
     candidates = IndexCandidates(inputs.client, problem, advisories=objective == "security", sizes=needs_sizes)
-    prefetch_roots(problem, candidates)
     until = problem.policy.exclude_newer
     now = datetime.fromisoformat(until) if until else datetime.now(UTC)
     score = StackScore(
@@ -88,7 +111,7 @@ def prepare_request(inputs: AdviceInputs, *, limit: TimeLimit | None = None) -> 
         max_size=options.max_size_bytes,
     )
     effort = Effort(workers=options.workers, limit=limit or TimeLimit(options.time_limit))
-    return make_request(problem, score, effort)
+    return problem, score, effort
 
 
 def target_builds(target: Target) -> TargetBuilds:

@@ -42,6 +42,7 @@ from advisor.resolve.explanation.recommended_settings import (
 )
 from advisor.resolve.explanation.sizes import AdviceSizes, prefetch_sizes, read_sizes
 from advisor.resolve.optimum.request import ResolutionRequest, Solved
+from advisor.resolve.recommendation.like_targets import SolvedTargets
 from advisor.resolve.recommendation.problem_variants import Selection, VariantComparison
 from advisor.resolve.recommendation.recommend import recommend
 from knowledge.domain.errors import InputError
@@ -118,6 +119,7 @@ class AdviceSession:
         keeps_result: Whether Ctrl-C ends the search with the best stack so far; else it ends the program.
         announces: Whether a conflict is printed before the hint about it is known.
         reads_sizes: Whether sizes of the baseline are read during the search, because a report will need them.
+        others: Solved targets of the same project: a target that differs in the machine only may have their stack.
         experiment: The experiment that chose the stack and its settings; ``None`` if nothing was measured.
     """
 
@@ -126,6 +128,7 @@ class AdviceSession:
     keeps_result: bool = False
     announces: bool = False
     reads_sizes: bool = False
+    others: SolvedTargets | None = None
     experiment: ExperimentResult | None = field(default=None, init=False)
     _selection: Selection | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
@@ -154,7 +157,7 @@ class AdviceSession:
                 selection = self._take_best_python(limit) if self.context.compared_pythons else None
                 if selection is None or not limit.is_over:
                     # With the baseline of this interpreter.
-                    selection = select(self.inputs, limit=limit)
+                    selection = select(self.inputs, limit=limit, others=self.others)
                 not_compared = "; ".join(filter(None, (self._not_compared, selection.not_compared)))
                 self._selection = replace(selection, not_compared=not_compared)
         return self._selection

@@ -17,6 +17,7 @@ from advisor.locks.settings_table import locked_settings
 from advisor.resolve.explanation.prices import Price, agreement_price
 from advisor.resolve.explanation.recommended_settings import values_to_set
 from advisor.resolve.recommendation.agreement import Agreement, agree, share_versions
+from advisor.resolve.recommendation.like_targets import SolvedTargets
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.domain.shared_files import write_all
 
@@ -49,10 +50,7 @@ def advise_targets(sessions: Sequence[AdviceSession], *, agrees: bool = False, d
     if agrees and len(sessions) < 2:
         raise InputError("`--targets all` needs several targets", hint="define them with `[tool.advisor.targets.NAME]`")
     owners = _owners(sessions)
-    for session in sessions:
-        session.reads_sizes = not agrees
-        with _named(session):
-            session.recommend()
+    recommend_all(sessions, reads_sizes=not agrees)
     agreement, prices = _agree(sessions) if agrees else (None, {})
     texts: dict[Path, str] = {}
     for path, sharing in owners.items():
@@ -66,6 +64,33 @@ def advise_targets(sessions: Sequence[AdviceSession], *, agrees: bool = False, d
         for session in sessions
     }
     return TargetResults(advice=advice, agreement=agreement, prices=prices)
+
+
+def recommend_all(sessions: Sequence[AdviceSession], *, reads_sizes: bool) -> None:
+    """Recommend a stack for each target; targets that differ in the machine only share what they have in common.
+
+    Raises:
+        AdvisorError: If there is no stack for a target; the message names the target.
+    """
+    for session, error in recommend_each(sessions, reads_sizes=reads_sizes):
+        with _named(session):
+            if error is not None:
+                raise error
+
+
+def recommend_each(
+    sessions: Sequence[AdviceSession], *, reads_sizes: bool
+) -> Iterator[tuple[AdviceSession, AdvisorError | None]]:
+    """Recommend a stack for each target, and yield it with the error if there is no stack; see `recommend_all`."""
+    others = SolvedTargets(sessions[0].context.allowed)
+    for session in sessions:
+        session.reads_sizes, session.others = reads_sizes, others
+        try:
+            session.recommend()
+            others.add(session.solved())
+            yield session, None
+        except AdvisorError as error:
+            yield session, error
 
 
 def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Price]]:

@@ -8,9 +8,27 @@ from typing import Annotated
 import typer
 
 from advisor import api
+from advisor.api.option import option_fields
+from advisor.api.options import (
+    ChoiceOptions,
+    IndexOptions,
+    ProjectFiles,
+    ProjectOptions,
+    ResolutionOptions,
+    TargetOptions,
+)
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format, print_either, print_json
+from advisor.cli.options import (
+    FormatOption,
+    HardwareOption,
+    KnowledgeOption,
+    Only,
+    check_format,
+    expand_options,
+    print_either,
+    print_json,
+)
 from advisor.report.hardware import hardware_table, machine_lines, machine_record
 from knowledge.domain.errors import InputError, suggest
 from knowledge.hardware.accelerators import model_of
@@ -24,8 +42,35 @@ from knowledge.hardware.shipped_machines import (
 )
 
 app = CommandGroup(help="Show and compare hardware.")
+_OF_CHOICE = tuple(f.name for f in option_fields(ResolutionOptions) if f.name != "objective")
+"""Options of the best stack that the choice of a machine has; it has an objective of its own."""
 _PROCESSOR = "processor"
 """Kind of a machine without an accelerator."""
+
+
+@app.command("choose")
+@expand_options
+def choose_hardware(
+    files: ProjectFiles,
+    target: Annotated[TargetOptions, Only(("python", "platform"))],
+    choice: ChoiceOptions,
+    resolution: Annotated[ResolutionOptions, Only(_OF_CHOICE)],
+    indexes: IndexOptions,
+    format: FormatOption = "text",
+) -> None:
+    """Rank machines for a workload by predicted time or cost, each with its best stack.
+
+    Times come from published measurements of accelerators, prices from files. Nothing is fetched but the pages of the
+    package index.
+    """
+    from advisor.report.hardware_choice import hardware_choice_document, hardware_choice_text
+
+    options = ProjectOptions(files=files, target=target, resolution=resolution, indexes=indexes)
+    result = api.hardware_choice.choose_hardware(options, choice)
+    if format == "json":
+        print_json(hardware_choice_document(result))
+    else:
+        print_report(hardware_choice_text(result, report_layout()))
 
 
 @app.command("compare")

@@ -47,6 +47,12 @@ class UnbuiltProjectError(InputError):
         )
 
 
+class NoRequirementsError(InputError):
+    """Raised when a directory has no file with requirements."""
+
+    code = "no-requirements"
+
+
 ProjectBuilder = Callable[[Path], CoreMetadata]
 """Builds the metadata of the project in a directory, which runs its code."""
 

@@ -16,7 +16,13 @@ from advisor.project.formats.pipfile import read_pipfile
 from advisor.project.formats.pyproject import read_pyproject, read_settings, states_requirements
 from advisor.project.formats.requirements import PINNED, is_pinned, read_requirements
 from advisor.project.formats.setup_files import has_setup_files, read_setup_files
-from advisor.project.interface import NOTHING, ProjectRequirements, SelectedParts, merge_requirements
+from advisor.project.interface import (
+    NOTHING,
+    NoRequirementsError,
+    ProjectRequirements,
+    SelectedParts,
+    merge_requirements,
+)
 from knowledge.domain.errors import InputError
 
 _MOST_NAMES = 3
@@ -97,7 +103,7 @@ def _own_parts(directory: Path, selection: SelectedParts) -> list[ProjectRequire
         parts += _other_parts(directory, selection)
     configures_only = pyproject.is_file() and not states_requirements(pyproject)
     if not (parts[1:] if configures_only else parts):
-        raise InputError(
+        raise NoRequirementsError(
             f"`{directory}` has no file with requirements: no `pyproject.toml` with a table `project`, "
             "`requirements.txt`, `Pipfile`, `setup.py` or `environment.yml`",
             hint=_describe_other_files(directory),

@@ -11,10 +11,11 @@ from advisor.api.queries import HardwareComparison
 from advisor.domain.words import count, ratio_text, speed_text
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
-from knowledge.evidence.accelerator_pairs import DEFAULT, MLPERF, REQUESTS, SHORT, AcceleratorPair
+from knowledge.evidence.accelerator_pairs import AcceleratorPair
+from knowledge.evidence.accelerator_rows import DEFAULT, MLPERF, REQUESTS, SHORT
 
 _MOST_ROWS = 6
-_REGIMES = {
+REGIMES = {
     DEFAULT: "in the default precision (float32 or TF32)",
     SHORT: "in a short precision (mixed, 16 bits or fewer)",
     MLPERF: "in MLPerf (precision of the submitters)",
@@ -42,7 +43,7 @@ def _blocks(comparison: HardwareComparison) -> Iterator[Block]:
         basis = f"nobody published this pair in one configuration: {count(related, 'pair')} of others"
     yield [*first, *labelled("basis", [basis])]
     for ratio in comparison.ratios:
-        yield [*labelled("speed", [f"{speed_text(ratio)} {_REGIMES[ratio.regime]}"]), *_pairs(ratio.pairs)]
+        yield [*labelled("speed", [f"{speed_text(ratio)} {REGIMES[ratio.regime]}"]), *_pairs(ratio.pairs)]
 
 
 def _bound(bound: tuple[float, float] | None) -> Iterator[TextRow]:

@@ -17,6 +17,7 @@ FOLDER = importlib.resources.files("knowledge.catalogue") / "data"
 """Folder with a folder for each catalogue."""
 
 
+@lru_cache(maxsize=65536)
 def admits(specifier: str, version: Version) -> bool:
     """Whether a specifier admits the public part of a version, also of a pre-release; an empty one admits all."""
     return _specifiers(specifier).contains(Version(version.public), prereleases=True)

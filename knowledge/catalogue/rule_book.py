@@ -54,6 +54,8 @@ class RuleBook:
     def judge(self, name: str, version: Version) -> tuple[Verdict, ...]:
         """Return the verdicts of the rules on one package version; an empty tuple if no rule applies."""
         # Called for every candidate, and few packages have rules.
+        if name not in self._unary and name not in self._undeclared and version.local is None:
+            return ()
         undeclared = self._verdicts(self._undeclared.get(name, ()), name, version)
         if not self._hardware.accelerators:
             return undeclared

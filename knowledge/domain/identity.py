@@ -16,7 +16,7 @@ class StrictRecord:
     """A dataclass that pydantic reads from records of files; a field that it does not have is an error."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
 
 
 def canonical_json(value: Any) -> str:

@@ -3,7 +3,7 @@
 The log speed of an accelerator at a task is a sum of independent effects. One is linear in the accelerator's rates:
 memory bandwidth, operations per second in float32, with TF32 and in 16 bits, generation of the tensor cores. Similar
 accelerators share another, and a third is the accelerator's own. All pairs share one part of an effect; other parts
-belong to one mode or regime (:data:`knowledge.evidence.accelerator_pairs.REGIMES`), or to one architecture or task in a
+belong to one mode or regime (:data:`knowledge.evidence.accelerator_rows.REGIMES`), or to one architecture or task in a
 regime: where float32 became TF32, programs of matrix products gained most. A pair is a difference of two such speeds,
 plus an effect of the ratio of its batch sizes. Each row has noise of its own, and so has each configuration of a
 publisher: it is not the user's. Rows that are far from what the others predict count less.
@@ -25,7 +25,8 @@ from knowledge.estimate.gain_fit import maximise_likelihood
 from knowledge.estimate.gain_model import robust_inverse
 from knowledge.estimate.gain_space import Array, half_shared
 from knowledge.estimate.programs import program_of_run
-from knowledge.evidence.accelerator_pairs import REGIMES, AcceleratorPair
+from knowledge.evidence.accelerator_pairs import AcceleratorPair
+from knowledge.evidence.accelerator_rows import REGIMES
 from knowledge.evidence.contrasts import features_of
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator
 
@@ -57,7 +58,7 @@ class AcceleratorRatio(WithRatio):
     """A predicted ratio of speed of two accelerators at a program of a workload.
 
     Attributes:
-        regime: One of :data:`knowledge.evidence.accelerator_pairs.REGIMES`.
+        regime: One of :data:`knowledge.evidence.accelerator_rows.REGIMES`.
         ratio: How much faster the accelerator is than the reference, at a program of this kind.
         pairs: Published pairs of just these accelerators at the tasks: those of one batch size first, then the newest.
         related: Number of pairs of any accelerators with which the model was conditioned.
@@ -204,6 +205,52 @@ def _blend(means: Array, covariances: Array, variances: Mapping[str, float]) -> 
     variance = float(covariances.diagonal().mean() + means.var())
     variance += 2 * statistics.fmean(_of_publishers(variances).values())
     return Ratio(mean=float(means.mean()), variance=variance)
+
+
+def relative_speeds(
+    model: RatioModel,
+    variances: Mapping[str, float],
+    accelerators: Sequence[str],
+    *,
+    reference: str,
+    tasks: Sequence[tuple[str, str]],
+    regime: str,
+) -> tuple[Array, Array]:
+    """Predict how much faster accelerators are than one of them, all at one program that is like any of some tasks.
+
+    Args:
+        model: The model, conditioned on pairs of the accelerators.
+        variances: Variances, as :func:`fit_ratios` returns them.
+        accelerators: Different names in the catalogue (n,).
+        reference: Name of the accelerator that they are compared with.
+        tasks: Task and mode of each part of the workload.
+        regime: One of :data:`knowledge.evidence.accelerator_rows.REGIMES`.
+
+    Returns:
+        Means (n,) and covariances (n, n) of the log speed-ups. The reference itself has the speed-up 1.
+    """
+    others = [name for name in accelerators if name != reference]
+    # A name may stand for several variants: any of them is meant.
+    variants = [[(one, other) for one in variants_of(name) for other in variants_of(reference)] for name in others]
+    targets = [_target(*pair, regime, *task) for task in tasks for listed in variants for pair in listed]
+    means, covariances = model.predict(targets) if targets else (np.zeros(0), np.zeros((0, 0)))
+    # Averages over variants, by task and accelerator.
+    owners = [place for place, listed in enumerate(variants) for _ in listed]
+    average = np.array([[(owner == place) / len(variants[place]) for owner in owners] for place in range(len(others))])
+    of_task = means.reshape(len(tasks), len(owners))
+    by_task = of_task @ average.T
+    width = len(owners)
+    blocks = [covariances[i * width : (i + 1) * width, i * width : (i + 1) * width] for i in range(len(tasks))]
+    total = np.mean([average @ block @ average.T for block in blocks], axis=0) if others else np.zeros((0, 0))
+    centred = by_task - by_task.mean(axis=0)
+    spread = (of_task - by_task[:, owners]) ** 2 @ average.T
+    # The program has a configuration of its own, which each accelerator runs differently, also the reference.
+    own = statistics.fmean(_of_publishers(variances).values())
+    total = total + centred.T @ centred / len(tasks) + np.diag(spread.mean(axis=0)) + own * (1 + np.eye(len(others)))
+    places = [accelerators.index(name) for name in others]
+    all_means, all_covariances = np.zeros(len(accelerators)), np.zeros((len(accelerators), len(accelerators)))
+    all_means[places], all_covariances[np.ix_(places, places)] = by_task.mean(axis=0), total
+    return all_means, all_covariances
 
 
 def _target(accelerator: str, reference: str, regime: str, task: str, mode: str) -> AcceleratorPair:

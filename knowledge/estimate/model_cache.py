@@ -41,6 +41,8 @@ OPERATIONS = "operations"
 """What follows the key of the variances of single operations."""
 ACCELERATORS = "accelerators"
 """Key of the variances of the model of accelerators."""
+SCALING = "scaling"
+"""Key of the variances of the model of numbers of accelerators."""
 MOST_RATIOS = 1500
 """Maximum number of ratios that a model is conditioned on, to bound time and memory."""
 MOST_OWN = 500
@@ -239,6 +241,11 @@ def variances_from(record: Mapping[str, Any], device: str) -> Variances:
 def shipped_ratio_variances() -> dict[str, float]:
     """Return the variances of the model of accelerators (:mod:`knowledge.estimate.accelerator_ratio`)."""
     return dict(_shipped()[ACCELERATORS])
+
+
+def shipped_scaling_variances() -> dict[str, float]:
+    """Return the variances of the model of numbers of accelerators (:mod:`knowledge.estimate.scaling`)."""
+    return dict(_shipped()[SCALING])
 
 
 @cache

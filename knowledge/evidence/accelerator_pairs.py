@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import PUBLISHED, PUBLISHED_BLOCKS, Observation
-from knowledge.evidence.contrasts import features_of
-from knowledge.evidence.mlperf import INFERENCE_BLOCK, TRAINING_BLOCK, inference_rows, training_rows
-from knowledge.evidence.published_rows import first_publications, published_side
-from knowledge.hardware.accelerators import AcceleratorModel, model_of
+from knowledge.evidence.accelerator_rows import AcceleratorRow, load_rows
+from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator
 from knowledge.hardware.peaks import largest_ratio
 from knowledge.store.base import KnowledgeBase
 
@@ -22,17 +18,8 @@ MARGIN = 2.0
 accelerator in the same degree. The factor is a judgement."""
 WIDEST_RATIO = math.log(20)
 """Largest log ratio of a pair whose peak rates are not stated. The bound is a judgement."""
-DEFAULT, SHORT, MLPERF, REQUESTS = REGIMES = ("default", "short", "mlperf", "requests")
-"""What decides how much faster a newer accelerator is: the default precision (none stated, float32, TF32), a shorter
-one (mixed, 16 bits or fewer), that which a submitter to MLPerf chose, or the latency of few requests at a time."""
-_MLPERF_BLOCKS = (TRAINING_BLOCK, INFERENCE_BLOCK)
-_DEFAULT_PRECISIONS = ("", "fp32", "tf32")
-_FEW_REQUESTS = 4
-"""Largest batch size of inference whose time is a latency: such a batch does not fill an accelerator. A judgement."""
-_LATENCIES = ("SingleStream", "MultiStream")
-"""Scenarios of MLPerf Inference that measure latencies."""
-_KIND = "accelerator pairs"
-_FORMAT = 6
+_Configuration = tuple[str, str, str, str, str, int]
+"""What must be the same in two rows, apart from the batch size: source, task, mode, regime, configuration, number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,29 +73,7 @@ class AcceleratorPair:
         return self.source.partition(" v")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """The rows of one configuration, accelerator and batch size."""
-
-    model: AcceleratorModel
-    batch: str
-    seconds: float
-    year: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Configuration:
-    """What must be the same in two rows, apart from the batch size."""
-
-    source: str
-    task: str
-    mode: str
-    regime: str
-    words: str
-    count: int
-
-
-def accelerator_pairs(observations: Iterable[Observation]) -> tuple[AcceleratorPair, ...]:
+def accelerator_pairs(rows: Iterable[AcceleratorRow]) -> tuple[AcceleratorPair, ...]:
     """Return pairs of published measurements that differ in the accelerator only, in order of source and configuration.
 
     In each configuration, the accelerators with rows of one batch size are compared with one of them, the first by name
@@ -117,64 +82,55 @@ def accelerator_pairs(observations: Iterable[Observation]) -> tuple[AcceleratorP
     size at which each is the fastest.
 
     A ratio of :data:`MARGIN` times that of the bandwidths and peak rates is a mistake of a table: of two such rows, the
-    one that fewer others can be compared with is left out. Observations that are neither published rows nor results of
-    MLPerf are ignored.
+    one that fewer others can be compared with is left out.
     """
-    groups: dict[_Configuration, dict[tuple[str, str], list[tuple[Observation, AcceleratorModel]]]]
-    groups = defaultdict(lambda: defaultdict(list))
-    every = tuple(observations)
-    rows = first_publications(o for o in every if o.indicator.name == PUBLISHED and o.status == "ok")
-    for o in (*rows, *training_rows(every), *inference_rows(every)):
-        gpus = o.hardware.accelerators
-        # A part of a GPU (MIG) has only a part of its speed.
-        model = model_of(gpus[0]) if len(gpus) == 1 and not gpus[0].partition else None
-        if model is not None and features_of(model):
-            batch = str(o.indicator.parameters.get("batch", ""))
-            key = _configuration(o, gpus[0].count * (o.hardware.nodes or 1))
-            groups[key][model.name, batch].append((o, model))
-    ordered = sorted(groups.items(), key=lambda group: astuple(group[0]))
-    pairs = (_pairs(key, [_row(batch, rows) for (_, batch), rows in sorted(g.items())]) for key, g in ordered)
+    groups: dict[_Configuration, list[_Row]] = defaultdict(list)
+    for row in rows:
+        model = find_accelerator(row.accelerator)
+        if model is not None:
+            key = (row.source, row.task, row.mode, row.regime, row.configuration, row.count)
+            groups[key].append(_Row(row, model))
+    # The first of equal batch sizes by name of the accelerator is the reference.
+    ordered = sorted(groups.items())
+    pairs = (_pairs(sorted(group, key=lambda r: (r.model.name, r.row.batch))) for _, group in ordered)
     return tuple(pair for listed in pairs for pair in listed)
 
 
-def _row(batch: str, rows: Sequence[tuple[Observation, AcceleratorModel]]) -> _Row:
-    seconds = statistics.median(o.samples[0] for o, _ in rows)
-    return _Row(rows[0][1], batch, seconds, max(int(o.started_at[:4]) for o, _ in rows))
-
-
 def load_pairs(store: KnowledgeBase) -> tuple[AcceleratorPair, ...]:
-    """Return the pairs of a knowledge base, cached in it until its published measurements change."""
-    blocks = [block for block in store.blocks() if block.trust > 0 and block.name.startswith(PUBLISHED_BLOCKS)]
-    key = content_hash([_FORMAT, *(block.state for block in blocks)])
-    cached = store.load_derived(_KIND, [(_KIND, key)])
-    if _KIND not in cached:
-        pairs = accelerator_pairs(o for block in blocks for o in store.observations(block=block.name))
-        cached[_KIND] = {"pairs": [asdict(pair) for pair in pairs]}
-        store.store_derived(_KIND, [(_KIND, key, cached[_KIND])])
-    return tuple(AcceleratorPair(**record) for record in cached[_KIND]["pairs"])
+    """Return the pairs of a knowledge base."""
+    return accelerator_pairs(load_rows(store))
 
 
-def _pairs(key: _Configuration, rows: Sequence[_Row]) -> Iterator[AcceleratorPair]:
+class _Row(NamedTuple):
+    """A row, and the catalogue's entry of its accelerator."""
+
+    row: AcceleratorRow
+    model: AcceleratorModel
+
+
+def _pairs(rows: Sequence[_Row]) -> Iterator[AcceleratorPair]:
     """Yield the pairs of a configuration: of equal batch sizes first, and of others where those connect nothing."""
     by_batch: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
-        by_batch[row.batch].append(row)
+        by_batch[row.row.batch].append(row)
     connected = {row.model.name: row.model.name for row in rows}
 
     def connect(one: _Row, other: _Row) -> None:
         joined, remaining = connected[other.model.name], connected[one.model.name]
         connected.update({name: remaining for name, group in connected.items() if group == joined})
 
-    for listed in sorted(by_batch.values(), key=lambda listed: (-len(listed), listed[0].batch)):
+    for listed in sorted(by_batch.values(), key=lambda listed: (-len(listed), listed[0].row.batch)):
         for reference, row in _with_first(_consistent(listed)):
-            yield _pair(key, row, reference)
+            yield _pair(row, reference)
             connect(reference, row)
-    if key.mode != "training":
+    if rows[0].row.mode != "training":
         return
-    fastest = [min((r for r in rows if r.model.name == name), key=lambda r: r.seconds) for name in sorted(connected)]
+    fastest = [
+        min((r for r in rows if r.model.name == name), key=lambda r: r.row.seconds) for name in sorted(connected)
+    ]
     for reference, row in _with_first(_consistent(fastest)):
         if connected[row.model.name] != connected[reference.model.name]:
-            yield _pair(key, row, reference)
+            yield _pair(row, reference)
             connect(reference, row)
 
 
@@ -209,48 +165,22 @@ def _is_possible(row: _Row, reference: _Row) -> bool:
 
 
 def _log_ratio(row: _Row, reference: _Row) -> float:
-    return math.log(reference.seconds / row.seconds)
+    return math.log(reference.row.seconds / row.row.seconds)
 
 
-def _pair(key: _Configuration, row: _Row, reference: _Row) -> AcceleratorPair:
-    is_small = row.batch.isdecimal() and int(row.batch) <= _FEW_REQUESTS
+def _pair(row: _Row, reference: _Row) -> AcceleratorPair:
+    own, other = row.row, reference.row
     return AcceleratorPair(
-        source=key.source,
-        configuration=key.words,
-        task=key.task,
-        mode=key.mode,
-        regime=REQUESTS if key.mode == "inference" and is_small else key.regime,
-        accelerator=row.model.name,
-        reference=reference.model.name,
+        source=own.source,
+        configuration=own.configuration,
+        task=own.task,
+        mode=own.mode,
+        regime=own.regime_of_batch,
+        accelerator=own.accelerator,
+        reference=other.accelerator,
         mean=_log_ratio(row, reference),
-        count=key.count,
-        year=max(row.year, reference.year),
-        batch=row.batch,
-        reference_batch=reference.batch,
+        count=own.count,
+        year=max(own.year, other.year),
+        batch=own.batch,
+        reference_batch=other.batch,
     )
-
-
-def _configuration(o: Observation, count: int) -> _Configuration:
-    """Return everything that must be the same, apart from the batch size."""
-    side = published_side(o)
-    # What an accelerator does by default differs between generations: float32 is TF32 on newer ones.
-    settings = {name: value for name, value in side.settings.items() if (name, value) != ("precision", "tf32")}
-    parameters = {name: str(value) for name, value in o.indicator.parameters.items() if name != "gpus"}
-    # Where nothing says what the container of a table contains, it stands for the versions. Submitters to MLPerf state
-    # their software for each system, in different words.
-    container = "" if o.block in _MLPERF_BLOCKS else str(o.environment.get("container", ""))
-    words = {**parameters, **settings, o.framework: side.version or container}
-    task, mode = words.pop("task"), words.pop("mode")
-    words.pop("batch", None)
-    round_ = f" {o.environment['mlperf_round']}" if "mlperf_round" in o.environment else ""
-    source = f"{o.block.removeprefix(f'{PUBLISHED}/')}{round_}"
-    text = ", ".join(f"{name} {value}".strip() for name, value in sorted(words.items()))
-    return _Configuration(source, task, mode, _regime(o, side.settings), text, count)
-
-
-def _regime(o: Observation, settings: Mapping[str, str]) -> str:
-    if o.indicator.parameters.get("scenario") in _LATENCIES:
-        return REQUESTS
-    if o.block in _MLPERF_BLOCKS:
-        return MLPERF
-    return DEFAULT if settings.get("precision", "") in _DEFAULT_PRECISIONS else SHORT

@@ -21,7 +21,7 @@ _MOST_LONGER = 8
 """Number of names that a hint lists for a beginning."""
 
 
-def _hint(name: str) -> str:
+def name_hint(name: str) -> str:
     """Return a hint with the profiles that begin in the same way, or at most three that a wrong name may mean."""
     machines, instances = shipped_machines(), cloud_instances()
     beginning = name.lower().rstrip(".…*")
@@ -60,7 +60,7 @@ def find_profile(choice: str) -> HardwareProfile:
         return read_profile(text, where=str(path), name=path.stem)
     machine = find_machine(choice)
     if machine is None:
-        raise InputError(f"there is no hardware profile `{choice}`", hint=_hint(choice))
+        raise InputError(f"there is no hardware profile `{choice}`", hint=name_hint(choice))
     return machine.profile
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
 from knowledge.domain.stack import PackageVersion, Stack
+from knowledge.evidence.accelerator_pairs import AcceleratorPair, accelerator_pairs
+from knowledge.evidence.accelerator_rows import accelerator_rows
 from knowledge.hardware.accelerators import find_accelerator
 
 
@@ -54,3 +58,8 @@ def row(
         schema=2,
         metrics={"value": 1 / seconds, "runs": 1.0},
     )
+
+
+def pairs_of(observations: Iterable[Observation]) -> tuple[AcceleratorPair, ...]:
+    """Return the pairs of accelerators of published observations."""
+    return accelerator_pairs(accelerator_rows(observations))

@@ -22,19 +22,12 @@ from knowledge.estimate.accelerator_ratio import (
     selected,
 )
 from knowledge.estimate.model_cache import shipped_ratio_variances
-from knowledge.evidence.accelerator_pairs import (
-    DEFAULT,
-    MLPERF,
-    REQUESTS,
-    SHORT,
-    AcceleratorPair,
-    accelerator_pairs,
-    load_pairs,
-)
+from knowledge.evidence.accelerator_pairs import AcceleratorPair, load_pairs
+from knowledge.evidence.accelerator_rows import DEFAULT, MLPERF, REQUESTS, SHORT
 from knowledge.hardware.accelerators import find_accelerator
 from knowledge.hardware.peaks import largest_ratio
 from knowledge.store.engine import open_knowledge_base
-from tests.knowledge.published_rows import row
+from tests.knowledge.published_rows import pairs_of, row
 
 GPUS = {
     "Tesla V100-SXM2-16GB": 1.0,
@@ -65,13 +58,13 @@ def world() -> list[Observation]:
 
 def test_accelerators_are_compared_within_one_configuration_only() -> None:
     rows = [row(2.0, gpu="A100-SXM4-40GB"), row(4.0, gpu="Tesla V100-SXM2-16GB")]
-    (pair,) = accelerator_pairs(rows)
+    (pair,) = pairs_of(rows)
     assert {pair.accelerator, pair.reference} == {"a100-sxm4-40gb", "v100-sxm2-16gb"}
     sign = 1 if pair.accelerator.startswith("a100") else -1
     assert math.exp(sign * pair.mean) == pytest.approx(2)
     assert (pair.task, pair.mode, pair.source) == ("resnet50", "training", "someone/benchmarks")
-    assert accelerator_pairs([rows[0], row(4.0, gpu="Tesla V100-SXM2-16GB", version="2.3.0")]) == ()
-    assert accelerator_pairs([rows[0], row(4.0, gpu="Tesla V100-SXM2-16GB", precision="amp")]) == ()
+    assert pairs_of([rows[0], row(4.0, gpu="Tesla V100-SXM2-16GB", version="2.3.0")]) == ()
+    assert pairs_of([rows[0], row(4.0, gpu="Tesla V100-SXM2-16GB", precision="amp")]) == ()
 
 
 def inference(*rows: Observation) -> list[Observation]:
@@ -89,7 +82,7 @@ def test_pairs_have_one_batch_size_where_a_common_one_was_published() -> None:
         row(4.0, gpu="Tesla V100-SXM2-16GB", batch=64),
     ]
     for listed in (rows, inference(*rows)):
-        (pair,) = accelerator_pairs(listed)
+        (pair,) = pairs_of(listed)
 
         assert (pair.batch, pair.reference_batch, pair.has_one_batch) == ("64", "64", True)
         assert math.exp(abs(pair.mean)) == pytest.approx(4 / 3)
@@ -101,12 +94,12 @@ def test_training_without_a_common_batch_size_compares_the_best_of_each_and_infe
         row(2.0, gpu="A100-SXM4-40GB", batch=256),
         row(4.0, gpu="Tesla V100-SXM2-16GB", batch=64),
     ]
-    (pair,) = accelerator_pairs(rows)
+    (pair,) = pairs_of(rows)
 
     assert {pair.batch, pair.reference_batch} == {"64", "256"}
     assert not pair.has_one_batch
     assert math.exp(abs(pair.mean)) == pytest.approx(2)
-    assert accelerator_pairs(inference(*rows)) == ()
+    assert pairs_of(inference(*rows)) == ()
 
 
 def test_a_third_accelerator_is_joined_by_its_common_batch_size_only() -> None:
@@ -116,7 +109,7 @@ def test_a_third_accelerator_is_joined_by_its_common_batch_size_only() -> None:
         row(2.0, gpu="A100-SXM4-40GB", batch=256),
         row(2.5, gpu="A40", batch=256),
     ]
-    pairs = accelerator_pairs(rows)
+    pairs = pairs_of(rows)
 
     assert [pair.batch for pair in pairs if pair.has_one_batch] == ["256", "64"]
     assert len(pairs) == 2
@@ -127,7 +120,7 @@ def test_direct_pairs_of_one_batch_size_hide_those_of_different_ones() -> None:
         row(3.0, batch=64, precision="amp"),
         row(2.0, batch=256, precision="fp32"),
     ]
-    pairs = direct_pairs(accelerator_pairs(rows), "a100", "v100")
+    pairs = direct_pairs(pairs_of(rows), "a100", "v100")
 
     # Different settings are different configurations: each has the best that it offers.
     assert sorted((pair.batch, pair.reference_batch) for pair in pairs) == [("256", "64"), ("64", "64")]
@@ -144,16 +137,16 @@ def test_a_ratio_beyond_bandwidth_and_peak_rates_and_a_part_of_a_gpu_are_no_pair
     )
 
     assert bound == pytest.approx(4.8 / 3.35)
-    assert len(accelerator_pairs([slow, row(4.0 / 2.8, gpu="H200 SXM")])) == 1
-    assert accelerator_pairs([slow, row(4.0 / 2.9, gpu="H200 SXM")]) == ()
-    assert accelerator_pairs([mig, row(4.0 / 2, gpu="H200 SXM")]) == ()
+    assert len(pairs_of([slow, row(4.0 / 2.8, gpu="H200 SXM")])) == 1
+    assert pairs_of([slow, row(4.0 / 2.9, gpu="H200 SXM")]) == ()
+    assert pairs_of([mig, row(4.0 / 2, gpu="H200 SXM")]) == ()
 
 
 def test_one_impossible_row_does_not_hide_the_pairs_of_the_others() -> None:
     speeds = {"A100-SXM4-40GB": 200.0, "H100 PCIe": 3.0, "Tesla V100-SXM2-16GB": 1.0, "A40": 1.4}
     rows = [row(4.0 / speed, gpu=gpu) for gpu, speed in speeds.items()]
 
-    pairs = accelerator_pairs(rows)
+    pairs = pairs_of(rows)
 
     assert {name for pair in pairs for name in (pair.accelerator, pair.reference)} == {
         "a40", "h100-pcie-80gb", "v100-sxm2-16gb"
@@ -165,11 +158,11 @@ def test_a_row_between_two_that_exclude_each_other_does_not_make_both_possible()
     """The bandwidths of an A40, an A100 and an H100 are 0.7, 1.6 and 2.0 TB/s."""
     gpus = {"A40": 1.0, "A100-SXM4-40GB": 4.0, "H100 PCIe": 16.0, "Tesla V100-SXM2-16GB": 3.0}
     rows = {gpu: row(16.0 / speed, gpu=gpu) for gpu, speed in gpus.items()}
-    assert len(accelerator_pairs([rows["A40"], rows["A100-SXM4-40GB"]])) == 1
-    assert len(accelerator_pairs([rows["A100-SXM4-40GB"], rows["H100 PCIe"]])) == 1
-    assert accelerator_pairs([rows["A40"], rows["H100 PCIe"]]) == ()
+    assert len(pairs_of([rows["A40"], rows["A100-SXM4-40GB"]])) == 1
+    assert len(pairs_of([rows["A100-SXM4-40GB"], rows["H100 PCIe"]])) == 1
+    assert pairs_of([rows["A40"], rows["H100 PCIe"]]) == ()
 
-    pairs = accelerator_pairs(rows.values())
+    pairs = pairs_of(rows.values())
 
     names = {name for pair in pairs for name in (pair.accelerator, pair.reference)}
     assert not {"a40", "h100-pcie-80gb"} <= names
@@ -177,7 +170,7 @@ def test_a_row_between_two_that_exclude_each_other_does_not_make_both_possible()
 
 def test_the_regime_of_a_pair_is_its_precision_or_that_it_measures_latencies() -> None:
     def regimes(*rows: Observation) -> set[str]:
-        return {pair.regime for pair in accelerator_pairs(rows)}
+        return {pair.regime for pair in pairs_of(rows)}
 
     def two(batch: int = 64, **settings: str) -> list[Observation]:
         gpus = {"A100-SXM4-40GB": 2.0, "Tesla V100-SXM2-16GB": 4.0}
@@ -198,7 +191,7 @@ def test_each_precision_has_its_own_ratio_which_contains_its_own_pairs() -> None
         for gpu in ("Tesla V100-SXM2-16GB", "Tesla V100-SXM2-32GB", "A100-SXM4-40GB", "A40")
         for number, task in enumerate(TASKS)
     ]
-    pairs = accelerator_pairs(rows)
+    pairs = pairs_of(rows)
 
     ratios = accelerator_ratios(
         pairs, fit_ratios(pairs), accelerator="a100", reference="v100", tasks=[(task, "training") for task in TASKS]
@@ -239,7 +232,7 @@ def test_a_larger_batch_explains_a_part_of_a_pair() -> None:
         for gpu, speed in GPUS.items()
         for batch in [64 if gpu == "Tesla T4" or number % 2 else 512]
     ]
-    pairs = accelerator_pairs(rows)
+    pairs = pairs_of(rows)
     assert {pair.has_one_batch for pair in pairs} == {True, False}
     target = replace(pairs[0], accelerator="t4", reference="v100-sxm2-16gb", batch="64", reference_batch="64")
 
@@ -250,7 +243,7 @@ def test_a_larger_batch_explains_a_part_of_a_pair() -> None:
 
 
 def test_a_published_pair_is_predicted_and_listed() -> None:
-    pairs = accelerator_pairs(world())
+    pairs = pairs_of(world())
 
     (ratio,) = compared(pairs, fit_ratios(pairs), "h100-pcie-80gb", "v100-sxm2-16gb", "resnet50")
 
@@ -268,7 +261,7 @@ def compared(
 
 
 def test_the_reverse_comparison_is_the_inverse() -> None:
-    pairs = accelerator_pairs(world())
+    pairs = pairs_of(world())
     variances = fit_ratios(pairs)
     names = ("a40", "rtx3090")
     ((one,), (other,)) = (compared(pairs, variances, a, b, "vgg16") for a, b in (names, names[::-1]))
@@ -277,7 +270,7 @@ def test_the_reverse_comparison_is_the_inverse() -> None:
 
 
 def test_the_order_of_pairs_changes_nothing() -> None:
-    pairs = accelerator_pairs(world())
+    pairs = pairs_of(world())
     variances = fit_ratios(pairs)
     one, other = (compared(listed, variances, "a40", "rtx3090", "vgg16") for listed in (pairs, pairs[::-1]))
     assert [r.speedup for r in one] == pytest.approx([r.speedup for r in other])
@@ -285,7 +278,7 @@ def test_the_order_of_pairs_changes_nothing() -> None:
 
 
 def test_an_accelerator_that_nobody_measured_is_less_certain_than_one_that_was() -> None:
-    pairs = accelerator_pairs(world())
+    pairs = pairs_of(world())
     targets = [replace(pairs[0], accelerator=name, reference="v100-sxm2-16gb") for name in ("a100-sxm4-40gb", "a10")]
     means, covariances = RatioModel(pairs, fit_ratios(pairs)).predict(targets)
     assert np.isfinite(means).all()
@@ -309,7 +302,7 @@ def test_an_unknown_publisher_counts_as_little_as_the_least_trusted_known_one(
 
 
 def test_a_row_far_from_the_others_counts_less() -> None:
-    pairs = list(accelerator_pairs(world()))
+    pairs = list(pairs_of(world()))
     variances = fit_ratios(pairs)
     wrong = replace(pairs[0], mean=pairs[0].mean + 2.0)
     (before,), (after,) = (
@@ -319,7 +312,7 @@ def test_a_row_far_from_the_others_counts_less() -> None:
 
 
 def test_a_model_is_conditioned_on_a_limited_number_of_pairs_with_those_of_the_accelerators_first() -> None:
-    pairs = [*accelerator_pairs(world())] * 400
+    pairs = [*pairs_of(world())] * 400
     wanted = [pair for pair in pairs if "a40" in (pair.accelerator, pair.reference)]
 
     chosen = selected(pairs, ["a40"])

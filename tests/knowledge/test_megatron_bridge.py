@@ -10,10 +10,10 @@ import pytest
 
 from docs.megatron_bridge import TARGET, rows, table_of
 from knowledge.domain.observation import Observation
-from knowledge.evidence.accelerator_pairs import SHORT, accelerator_pairs
+from knowledge.evidence.accelerator_rows import SHORT
 from knowledge.evidence.published_rows import published_contrasts
 from knowledge.exchange.files import read_lines, read_observations
-from tests.knowledge.published_rows import row
+from tests.knowledge.published_rows import pairs_of, row
 
 PAGE = Path(__file__).parents[1] / "fixtures" / "published" / "megatron-bridge.md"
 REAL = Path(__file__).parents[3] / "shared" / "data" / "megatron-bridge" / "performance-summary-archive.md"
@@ -83,7 +83,7 @@ def test_a_row_whose_precision_nobody_states_is_left_out(observations: tuple[Obs
 def test_recipes_and_variants_of_a_model_must_be_equal_for_a_pair(observations: tuple[Observation, ...]) -> None:
     assert only(observations, gpu="GB300", recipe="LoRA", precision="fp8").indicator.parameters["task"] == "llama3_70b"
     assert only(observations, gpu="GB300", model="w/o MTP", precision="bf16").indicator.parameters["batch"] == 4096
-    assert {pair.regime for pair in accelerator_pairs(observations)} == {SHORT}
+    assert {pair.regime for pair in pairs_of(observations)} == {SHORT}
     assert len(list(published_contrasts(observations))) > 10
 
 
@@ -91,8 +91,8 @@ def test_rows_of_containers_with_unknown_contents_are_compared_within_one_contai
     rows = [row(2.0, gpu="A100-SXM4-40GB", version=""), row(4.0, gpu="Tesla V100-SXM2-16GB", version="")]
     first, second = ([_in(o, release) for o in rows] for release in ("nemo:26.06", "nemo:26.06.01"))
 
-    assert len(accelerator_pairs([*first, *second])) == 2
-    assert accelerator_pairs([first[0], second[1]]) == ()
+    assert len(pairs_of([*first, *second])) == 2
+    assert pairs_of([first[0], second[1]]) == ()
 
 
 def _in(o: Observation, container: str) -> Observation:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from knowledge.domain.errors import InputError
-from knowledge.evidence.accelerator_pairs import accelerator_pairs
 from knowledge.evidence.published_rows import published_contrasts
 from knowledge.exchange.published.machine import accelerators_in
 from knowledge.exchange.published.observations import (
     read_published_content,
 )
+from tests.knowledge.published_rows import pairs_of
 from tests.knowledge.published_tables import ROW, TODAY, reason, table, written
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "published"
@@ -218,7 +218,7 @@ def test_a_slice_of_a_gpu_is_no_whole_gpu() -> None:
     assert other == part
     assert part.model == f"{whole.model} MIG 1g.5gb"
     assert (
-        accelerator_pairs(
+        pairs_of(
             o for gpu in ("A100-SXM4-40GB_MIG_1g.5gb", "T4", "A10-24A") for o in table({**ROW, "gpu": gpu}).observations
         )
         == ()

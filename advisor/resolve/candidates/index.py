@@ -180,6 +180,10 @@ class IndexCandidates:
         other._requested_sizes = self._requested_sizes
         return other
 
+    def has_indexes_of(self, other: IndexCandidates) -> bool:
+        """Whether other candidates come from the same indexes."""
+        return self._client is other._client
+
     @property
     def lacks_builds(self) -> bool:
         """Whether a version was left out because its requirements are only known after a build."""

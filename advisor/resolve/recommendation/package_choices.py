@@ -164,6 +164,13 @@ def _with_package_costs(score: StackScore, costs: Mapping[str, Mapping[Normalize
     return replace(score, package_costs=merged)
 
 
+def has_package_choices(
+    request: ResolutionRequest, names: Iterable[NormalizedName], allowed: AllowedReplacements
+) -> bool:
+    """Whether one of some packages could be replaced, or required with other extras, for the target."""
+    return bool(_packages_with_choices(names, request, allowed))
+
+
 def _packages_with_choices(
     names: Iterable[NormalizedName], request: ResolutionRequest, allowed: AllowedReplacements
 ) -> set[NormalizedName]:

@@ -38,6 +38,7 @@ class Selection:
         compared: Packages that were read to compare it with other requests.
         findings: Findings about the comparison.
         not_compared: Which other requests were not compared with it; empty if all were.
+        is_verified: Whether the independent resolver has accepted this stack for another target.
     """
 
     request: ResolutionRequest
@@ -45,6 +46,7 @@ class Selection:
     compared: frozenset[NormalizedName] = frozenset()
     findings: tuple[AdviceFinding, ...] = ()
     not_compared: str = ""
+    is_verified: bool = False
 
     @property
     def loaded_packages(self) -> frozenset[NormalizedName]:

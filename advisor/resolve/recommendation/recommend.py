@@ -87,7 +87,8 @@ def recommend(selection: Selection, *, current: Mapping[str, Version] | None = N
     request, baseline = selection.request, selection.request.baseline
     prefetch_proposals(request)
     optimum = _solve_or_explain(selection)
-    verify(request.problem, request.source, optimum.stack)
+    if not selection.is_verified:
+        verify(request.problem, request.source, optimum.stack)
     versions, score = optimum.stack.versions, request.score
     prediction = _predict(request, optimum, baseline.versions, label="the baseline")
     settings = score.settings.missing_in(baseline.versions, versions, score.estimator) if score.settings else {}

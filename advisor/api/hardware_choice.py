@@ -1,0 +1,495 @@
+"""Compare machines for a workload: the best stack on each, and predicted time, cost and energy."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+
+from advisor.api.advice_inputs import open_targets
+from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
+from advisor.api.context import TargetContext, load_project, prepare_target, project_builder, select_targets
+from advisor.api.options import COST, REDUCED_PRECISION, TIME, ChoiceOptions, ProjectOptions
+from advisor.api.session import AdviceSession
+from advisor.api.stores import open_readable_store
+from advisor.api.targets import recommend_each
+from advisor.domain.progress import activity
+from advisor.domain.words import memory_text, quoted
+from advisor.index.cache import DiskCache
+from advisor.index.memo import Memo
+from advisor.project.interface import NoRequirementsError
+from advisor.resolve.candidates.problem import NoStackError
+from advisor.user_directories import cache_directory, readable_address
+from knowledge.catalogue.builds import Build
+from knowledge.domain.codec import decoded, encoded
+from knowledge.domain.errors import AdvisorError, InputError
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.hardware import Accelerator, HardwareProfile
+from knowledge.domain.identity import content_hash
+from knowledge.domain.ratio import Ratio
+from knowledge.estimate.machine_times import Level, Machine, MachineTimes, PublishedTimes
+from knowledge.estimate.model_cache import shipped_ratio_variances, shipped_scaling_variances
+from knowledge.estimate.scaling import ScalingModel
+from knowledge.estimate.workloads import TASKS, Workload, find_workload, workload_catalogue
+from knowledge.evidence.accelerator_pairs import accelerator_pairs
+from knowledge.evidence.accelerator_rows import DEFAULT, SHORT, AcceleratorRow, load_rows
+from knowledge.evidence.contrasts import features_of
+from knowledge.evidence.scaling_pairs import scaling_pairs
+from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
+from knowledge.hardware.prices import MachinePrice, PriceList, read_prices
+from knowledge.hardware.profiles import find_profile
+from knowledge.hardware.shipped_machines import shipped_machines
+from knowledge.store.state_hash import state_hash
+
+_HOUR = 3600.0
+_LIBRARIES_OF_ARRAYS = ("numpy",)
+"""Backends that run on processors only."""
+Task = tuple[str, str]
+"""A whole model, and its mode: ``training`` or ``inference``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackOnMachine:
+    """A framework of the best stack of a machine.
+
+    Attributes:
+        framework: Its distribution.
+        version: Its version.
+        build: Its build; ``None`` if the catalogue does not know builds of it.
+        settings: Recommended run-time settings, as ``name=value``.
+    """
+
+    framework: str
+    version: str
+    build: Build | None
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineChoice:
+    """One of the compared machines.
+
+    Attributes:
+        name: Name of its hardware profile.
+        hardware: The profile.
+        model: Entry of its accelerators in the catalogue; ``None`` without one.
+        nodes: Number of such machines that work together.
+        stack: The frameworks of the best stack; empty without a project.
+        obstacle: Why it cannot run the workload, or may not be chosen; empty if it can.
+        unknown: Why its time is not known; empty if it is known.
+        place: Its place in the predicted times; ``None`` if its time is not known.
+        seconds: Time of the items in seconds; if nobody published how long one takes, relative to the reference
+            accelerator of the times. ``None`` if it is not known.
+        price: What an hour costs; ``None`` if the price is not known.
+        cost: Cost of the items in units of the currency, or as relative as the time; ``None`` if time or price are not
+            known.
+        rows: Number of published times of its accelerator at the workload.
+    """
+
+    name: str
+    hardware: HardwareProfile
+    model: AcceleratorModel | None
+    nodes: int
+    stack: tuple[StackOnMachine, ...] = ()
+    obstacle: str = ""
+    unknown: str = ""
+    place: int | None = None
+    seconds: Ratio | None = None
+    price: MachinePrice | None = None
+    cost: Ratio | None = None
+    rows: int = 0
+
+    @property
+    def accelerators(self) -> Accelerator | None:
+        """Its accelerators; ``None`` without any."""
+        return self.hardware.accelerators[0] if self.hardware.accelerators else None
+
+    def amount(self, objective: str) -> Ratio | None:
+        """Return what the machine needs of time or money; ``None`` if it is not known."""
+        return {TIME: self.seconds, COST: self.cost}.get(objective)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardwareChoice:
+    """Machines, compared for a workload.
+
+    Attributes:
+        workload: Name of the workload.
+        items: Number of items that times and costs are for.
+        objective: What the machines are ranked by: ``time``, ``cost`` or ``energy``.
+        ranked: Machines whose amount of the objective is known, the smallest first.
+        unranked: Other machines that can run the workload.
+        impossible: Machines that cannot, or may not be chosen.
+        times: The predicted times; ``None`` if nothing is published for the workload.
+        prices: The prices that were read.
+        spot: Whether the costs are those of spot instances.
+        budget: Largest cost; ``None`` for no limit.
+    """
+
+    workload: str
+    items: float
+    objective: str
+    ranked: tuple[MachineChoice, ...]
+    unranked: tuple[MachineChoice, ...]
+    impossible: tuple[MachineChoice, ...]
+    times: MachineTimes | None
+    prices: PriceList
+    spot: bool = False
+    budget: float | None = None
+
+    @property
+    def level(self) -> Level | None:
+        """The published time that all times are based on."""
+        return self.times.level if self.times is not None else None
+
+    def advantage(self, one: MachineChoice, other: MachineChoice, objective: str = "") -> Ratio | None:
+        """Return how many times less one machine needs than another one; ``None`` if it is not known.
+
+        It is less uncertain than the two amounts, whose errors are largely the same.
+        """
+        objective = objective or self.objective
+        if self.times is None or one.place is None or other.place is None:
+            return None
+        ratio = self.times.speedup(one.place, other.place)
+        if objective == TIME:
+            return ratio
+        prices = [machine.price.hourly(spot=self.spot) if machine.price else None for machine in (one, other)]
+        if prices[0] is None or prices[1] is None or not all(prices):
+            return None
+        return ratio.times(_exactly(prices[1] * other.nodes / (prices[0] * one.nodes)))
+
+    def is_better(self, one: MachineChoice, other: MachineChoice, objective: str = "") -> bool:
+        """Whether one machine certainly needs less than another one: beyond the interval of their ratio."""
+        ratio = self.advantage(one, other, objective)
+        return ratio is not None and ratio.low > 1
+
+    def is_dominated(self, machine: MachineChoice) -> bool:
+        """Whether another machine is certainly better in everything that is known of both."""
+        known = [name for name in (TIME, COST) if machine.amount(name) is not None]
+        return bool(known) and any(
+            all(self.is_better(other, machine, name) for name in known) for other in self.ranked if other is not machine
+        )
+
+
+def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareChoice:
+    """Compare machines for a workload.
+
+    If the directory has no project, stacks are not compared, and the workload must be selected.
+
+    Args:
+        options: The project, whose targets are the machines if nothing else names them, and the workload.
+        choice: Which machines are compared, and by what.
+
+    Raises:
+        InputError: If a file or an option is wrong, or no workload is selected (exit code 2).
+        UnavailableError: If an index or the knowledge base cannot be read (exit code 4).
+    """
+    prices = read_prices(choice.prices, date=choice.price_date)
+    _check(choice)
+    contexts = _contexts(options, choice, prices)
+    workload = _workload(options, contexts)
+    address = readable_address(options.resolution.knowledge)
+    memo = Memo(DiskCache(cache_directory(options.indexes.cache_directory) / "index"), "machine times")
+    published = _LazyTimes(address)
+    names = list(contexts) or _compared_accelerators(published, workload)
+    profiles = {name: context.target.hardware if context else find_profile(name) for name, context in contexts.items()}
+    stacks = _stacks(options, contexts)
+    regime = SHORT if REDUCED_PRECISION in options.resolution.allow else DEFAULT
+    machines = [
+        _machine(name, profiles.get(name) or find_profile(name), choice, stacks.get(name, ())) for name in names
+    ]
+    times, machines = _timed(machines, published, memo, _tasks(workload), regime)
+    return _ranked([_priced(machine, choice, prices, times) for machine in machines], workload, choice, prices, times)
+
+
+def _check(choice: ChoiceOptions) -> None:
+    """Check that the options do not contradict each other.
+
+    Raises:
+        InputError: At the first one that does.
+    """
+    needing = {
+        "--budget": choice.budget is not None,
+        "--spot": choice.spot,
+        "--region": choice.region is not None,
+        "--price-date": choice.price_date is not None,
+        "--objective cost": choice.objective == COST,
+    }
+    for name, is_present in needing.items():
+        if is_present and not choice.prices:
+            raise InputError(f"`{name}` needs prices", hint="name a file of prices: `--prices FILE`")
+
+
+class _LazyTimes:
+    """What a knowledge base says about times of accelerators, read when it is needed."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    @cached_property
+    def state(self) -> str:
+        """Hash of the content of the knowledge base."""
+        return state_hash(self._address) or content_hash([asdict(row) for row in self.rows])
+
+    @cached_property
+    def rows(self) -> tuple[AcceleratorRow, ...]:
+        with activity("reading published times"), open_readable_store(self._address) as store:
+            return load_rows(store)
+
+    @cached_property
+    def times(self) -> PublishedTimes:
+        return PublishedTimes(
+            rows=self.rows,
+            pairs=accelerator_pairs(self.rows),
+            scaling=ScalingModel(scaling_pairs(self.rows), shipped_scaling_variances()),
+            variances=shipped_ratio_variances(),
+        )
+
+
+def _contexts(options: ProjectOptions, choice: ChoiceOptions, prices: PriceList) -> dict[str, TargetContext | None]:
+    """Return the compared machines, each with the project for it if there is one; empty if nothing names a machine."""
+    try:
+        project = load_project(options.files, build=project_builder(options))
+    except NoRequirementsError:
+        if options.resolution.workload is None:
+            raise
+        project = None
+    if project is not None and not choice.machines and project.settings.get("targets"):
+        targets = select_targets(options.target, project)
+        return {name: prepare_target(options, project, (name, table)) for name, table in targets}
+    named: dict[str, str] = {}
+    for name in choice.machines or prices.prices:
+        # One machine may be named in several ways.
+        named.setdefault(find_profile(name).name, name)
+    if project is None:
+        return dict.fromkeys(named.values())
+    return {name: prepare_target(options, project, (name, {"hardware": name})) for name in named.values()}
+
+
+def _workload(options: ProjectOptions, contexts: Mapping[str, TargetContext | None]) -> Workload:
+    """Return the selected workload, else the one that the project's profile or its sources suggest."""
+    for context in contexts.values():
+        if context is not None and (workload := context.find_workload()) is not None:
+            return workload
+    if options.resolution.workload is not None:
+        return find_workload(options.resolution.workload)
+    raise InputError(
+        "no workload is selected, and the sources of the project suggest none",
+        hint=f"add `--workload`, such as {quoted([n for n, w in workload_catalogue().items() if TASKS in w.parts], 4)}",
+    )
+
+
+def _tasks(workload: Workload) -> list[Task]:
+    return [(part.parameters["task"], part.parameters["mode"]) for part in workload.parts.get(TASKS, ())]
+
+
+def _compared_accelerators(published: _LazyTimes, workload: Workload) -> list[str]:
+    """Return the machines whose accelerators were compared at the workload, sorted."""
+    tasks = set(_tasks(workload))
+    models = {row.accelerator for row in published.rows if (row.task, row.mode) in tasks}
+    # Short names stand for one of these machines.
+    names = [name for name, machine in shipped_machines().items() if machine.model and machine.model.name == name]
+    names = [name for name in names if name in models]
+    if not names:
+        raise InputError(
+            f"no machine is named, and nothing is published for workload `{workload.name}`",
+            hint="name machines with `--hardware NAME`, or files of prices with `--prices FILE`",
+        )
+    return names
+
+
+def _stacks(
+    options: ProjectOptions, contexts: Mapping[str, TargetContext | None]
+) -> dict[str, tuple[StackOnMachine, ...] | AdvisorError]:
+    """Return the frameworks of the best stack of each machine, or why there is none."""
+    groups: dict[str, list[str]] = {}
+    for name, context in contexts.items():
+        if context is not None:
+            groups.setdefault(_of_one_stack(context), []).append(name)
+    first = [context for names in groups.values() if (context := contexts[names[0]]) is not None]
+    if not first:
+        return {}
+    stacks: dict[str, tuple[StackOnMachine, ...] | AdvisorError] = {}
+    with open_targets(options, first) as every:
+        memories = [AnswerMemory(inputs, format="hardware choice", outputs=()) for inputs in every]
+        answers = [memory.recall() for memory in memories]
+        unsolved = [AdviceSession(inputs) for inputs, answer in zip(every, answers, strict=True) if answer is None]
+        recommended = recommend_each(unsolved, reads_sizes=False) if unsolved else iter(())
+        for names, memory, answer in zip(groups.values(), memories, answers, strict=True):
+            answer = answer or _solved(*next(recommended), memory)
+            stack = answer.conflict or decoded(tuple[StackOnMachine, ...], json.loads(answer.report))
+            stacks |= dict.fromkeys(names, stack)
+    return stacks
+
+
+def _solved(session: AdviceSession, error: AdvisorError | None, memory: AnswerMemory) -> RememberedAnswer:
+    """Return the answer to the question for the best stack, and remember it.
+
+    Raises:
+        AdvisorError: If the question could not be answered.
+    """
+    if isinstance(error, NoStackError):
+        memory.store_conflict(error)
+        return RememberedAnswer(conflict=error)
+    if error is not None:
+        raise error
+    answer = RememberedAnswer(report=json.dumps(encoded(_frameworks(session))))
+    optimum = session.solved().optimum
+    if not (optimum.stopped or optimum.not_compared):
+        memory.store(answer, session.loaded_packages, is_final=not session.inputs.client.failed_builds)
+    return answer
+
+
+def _of_one_stack(context: TargetContext) -> str:
+    """Return what decides about the stack of a machine: everything but its name, and the size of one with a GPU."""
+    hardware = context.target.hardware
+    if hardware.gpu is not None:
+        sizeless = replace(hardware.cpu, model="", sockets=None, cores=None, threads=None)
+        gpus = tuple(replace(a, count=1, interconnect="", numa_nodes=()) for a in hardware.accelerators)
+        hardware = replace(hardware, cpu=sizeless, memory_bytes=None, numa_nodes=None, accelerators=gpus)
+    return f"{hardware.identity} {context.target.python} {context.target.platform}"
+
+
+def _frameworks(session: AdviceSession) -> tuple[StackOnMachine, ...]:
+    score = session.solved().request.score
+    settings = [s for s in session.settings() if s.status == "recommended"]
+    return tuple(
+        StackOnMachine(
+            framework=candidate.name,
+            version=str(candidate.version),
+            build=score.builds.build_of(candidate.name, candidate.version),
+            settings=tuple(f"{s.name}={s.value}" for s in settings if s.package == candidate.name),
+        )
+        for candidate in session.solved().stack
+        if candidate.name in FRAMEWORKS and FRAMEWORKS[candidate.name] not in _LIBRARIES_OF_ARRAYS
+    )
+
+
+def _machine(
+    name: str, hardware: HardwareProfile, choice: ChoiceOptions, stack: tuple[StackOnMachine, ...] | AdvisorError
+) -> MachineChoice:
+    """Return a machine with its stack, or why it cannot run one."""
+    accelerators = hardware.accelerators[0] if hardware.accelerators else None
+    obstacle = stack.message if isinstance(stack, AdvisorError) else ""
+    memory = accelerators.memory_bytes if accelerators else hardware.memory_bytes
+    if not obstacle and choice.min_memory is not None and (memory is None or memory < choice.min_memory):
+        has = f"it has {memory_text(memory)}" if memory else "its memory is not known"
+        obstacle = f"needs {memory_text(choice.min_memory)} of memory; {has}"
+    return MachineChoice(
+        name=name,
+        hardware=hardware,
+        model=model_of(accelerators) if accelerators else None,
+        nodes=choice.nodes,
+        stack=() if isinstance(stack, AdvisorError) else stack,
+        obstacle=obstacle,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Timed:
+    """The predicted times of machines, and why those of others are not known (empty if they are), in their order."""
+
+    times: MachineTimes | None
+    reasons: tuple[str, ...]
+
+
+def _timed(
+    machines: Sequence[MachineChoice], published: _LazyTimes, memo: Memo, tasks: Sequence[Task], regime: str
+) -> tuple[MachineTimes | None, list[MachineChoice]]:
+    """Return the predicted times, and the machines with their place in them, or the reason why it is not known."""
+    facts = [(machine.hardware.accelerators, machine.nodes) for machine in machines]
+    record = memo.answer(
+        [published.state, facts, tasks, regime], lambda: encoded(_predicted(machines, published, tasks, regime))
+    )
+    timed = decoded(_Timed, record)
+    places = itertools.count()
+    results = []
+    for machine, reason in zip(machines, timed.reasons, strict=True):
+        if reason or timed.times is None:
+            results.append(replace(machine, unknown=reason or "nothing is published in this precision"))
+        else:
+            place = next(places)
+            results.append(replace(machine, place=place, rows=timed.times.direct[place]))
+    return timed.times, results
+
+
+def _predicted(machines: Sequence[MachineChoice], published: _LazyTimes, tasks: Sequence[Task], regime: str) -> _Timed:
+    every = {pair.accelerator for pair in published.times.pairs if (pair.task, pair.mode) in set(tasks)}
+    vendors = {model.vendor for name in every if (model := find_accelerator(name)) is not None}
+    reasons = tuple(_unknown_reason(machine, vendors) for machine in machines)
+    known = [_as_machine(machine) for machine, reason in zip(machines, reasons, strict=True) if not reason]
+    with activity("predicting times"):
+        times = published.times.predict(known, tasks=tasks, regime=regime) if known else None
+    return _Timed(times=times, reasons=reasons)
+
+
+def _unknown_reason(machine: MachineChoice, vendors: Collection[str]) -> str:
+    """Return why the time of a machine is not known; empty if it is known."""
+    accelerators, model = machine.accelerators, machine.model
+    if not vendors:
+        return "nobody published times of this workload on two accelerators"
+    if accelerators is None:
+        return "nobody published times of this workload on processors"
+    if len(machine.hardware.accelerators) > 1 or accelerators.partition:
+        return "it has different accelerators, or parts of one"
+    if model is None or not features_of(model):
+        return f"the catalogue does not state the rates of {accelerators.model}"
+    if model.vendor not in vendors:
+        return f"nobody published times of this workload on accelerators of the vendor {model.vendor}"
+    return ""
+
+
+def _as_machine(machine: MachineChoice) -> Machine:
+    assert machine.model is not None
+    assert machine.accelerators is not None
+    return Machine(accelerator=machine.model.name, count=machine.accelerators.count, nodes=machine.nodes)
+
+
+def _priced(
+    machine: MachineChoice, choice: ChoiceOptions, prices: PriceList, times: MachineTimes | None
+) -> MachineChoice:
+    """Return a machine with its time, price and cost, as far as they are known."""
+    price = prices.cheapest(machine.hardware.name, spot=choice.spot, region=choice.region)
+    price = price or prices.cheapest(machine.name, spot=choice.spot, region=choice.region)
+    seconds = times.item(machine.place) if times is not None and machine.place is not None else None
+    if seconds is not None and times is not None and times.level is not None:
+        seconds = seconds.times(_exactly(choice.items))
+    hourly = price.hourly(spot=choice.spot) if price is not None else None
+    cost = seconds.times(_exactly(hourly * machine.nodes / _HOUR)) if seconds is not None and hourly else None
+    obstacle = machine.obstacle
+    is_absolute = times is not None and times.level is not None
+    if not obstacle and is_absolute and choice.budget is not None and cost is not None and cost.speedup > choice.budget:
+        obstacle = f"costs {cost.speedup:.3g} {prices.currency}, more than the budget of {choice.budget:g}"
+    return replace(machine, seconds=seconds, price=price, cost=cost, obstacle=obstacle)
+
+
+def _ranked(
+    machines: Iterable[MachineChoice],
+    workload: Workload,
+    choice: ChoiceOptions,
+    prices: PriceList,
+    times: MachineTimes | None,
+) -> HardwareChoice:
+    objective = choice.objective or (COST if choice.prices else TIME)
+    possible = [machine for machine in machines if not machine.obstacle]
+    amounts = [(amount, machine) for machine in possible if (amount := machine.amount(objective)) is not None]
+    ranked = [machine for _, machine in sorted(amounts, key=lambda pair: (pair[0].mean, pair[1].name))]
+    return HardwareChoice(
+        workload=workload.name,
+        items=choice.items,
+        objective=objective,
+        ranked=tuple(ranked),
+        unranked=tuple(machine for machine in possible if machine not in ranked),
+        impossible=tuple(machine for machine in machines if machine.obstacle),
+        times=times,
+        prices=prices,
+        spot=choice.spot,
+        budget=choice.budget,
+    )
+
+
+def _exactly(value: float) -> Ratio:
+    return Ratio(mean=math.log(value), variance=0.0)

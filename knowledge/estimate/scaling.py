@@ -1,0 +1,200 @@
+"""How much less work an accelerator does together with others than alone: a Gaussian process over published pairs.
+
+The log efficiency of many accelerators is a sum of losses for each doubling of their number, inside of a machine and
+beyond it. All pairs share one part of a loss; other parts belong to trainings to a required quality (whose larger total
+batch needs more items), to a task, to the connection of the accelerators in a machine, or to a model of accelerators.
+Each configuration of a publisher has a part of its own, and so has the user's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from knowledge.estimate.gain_fit import maximise_likelihood
+from knowledge.estimate.gain_space import Array, equal, half_shared
+from knowledge.evidence.scaling_pairs import ScalingPair
+from knowledge.hardware.accelerators import find_accelerator
+
+INSIDE, ACROSS = "inside", "across"
+EFFECTS = (
+    *((INSIDE, shared) for shared in ("all", "quality", "task", "link", "model", "configuration")),
+    *((ACROSS, shared) for shared in ("all", "quality", "task", "model", "configuration")),
+)
+"""Losses for a doubling inside of a machine and beyond it, and the pairs that share them."""
+ROW = "row"
+MOST_PAIRS = 1500
+"""Maximum number of pairs that variances are fitted to and a model is conditioned on."""
+MACHINE = 8
+"""Usual number of accelerators of a machine, where the source does not state it."""
+_LEAST, _LEAST_ROW = 0.002**2, 0.01**2
+_JITTER = 1e-9
+_TYPICAL, _LOOSE = 0.05**2, 2.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enlargement:
+    """A number of accelerators in place of a smaller one, for a program.
+
+    Attributes:
+        task: The whole model.
+        mode: ``training`` or ``inference``.
+        is_to_quality: Whether it trains to a required quality; else the work is a fixed number of items.
+        accelerator: Name of the model in the catalogue.
+        few: The smaller number.
+        many: The larger number.
+        machine: Number of accelerators of one machine.
+    """
+
+    task: str
+    mode: str
+    is_to_quality: bool
+    accelerator: str
+    few: int
+    many: int
+    machine: int = MACHINE
+
+
+def fit_scaling(pairs: Sequence[ScalingPair]) -> dict[str, float]:
+    """Return the variance of each effect and of the noise that maximise the marginal likelihood."""
+    pairs = _evenly(pairs)
+    space = _Space([_enlargement(pair) for pair in pairs], pairs)
+    parts = np.stack([*(space.covariance({effect: 1.0}) for effect in EFFECTS), _row_noise(pairs)])
+    fitted = maximise_likelihood(
+        np.array([pair.mean for pair in pairs]),
+        parts,
+        _JITTER * np.eye(len(pairs)),
+        [_TYPICAL] * len(parts),
+        [_LOOSE] * len(parts),
+        [*[_LEAST] * len(EFFECTS), _LEAST_ROW],
+    )
+    return dict(zip([*map(" ".join, EFFECTS), ROW], fitted, strict=True))
+
+
+class ScalingModel:
+    """The model, conditioned on published pairs."""
+
+    def __init__(self, pairs: Sequence[ScalingPair], variances: Mapping[str, float]) -> None:
+        """Condition on pairs.
+
+        Args:
+            pairs: The published pairs.
+            variances: Variances, as :func:`fit_scaling` returns them.
+        """
+        self._pairs = _evenly(pairs)
+        self._terms = {effect: variances[" ".join(effect)] for effect in EFFECTS}
+        self._known = [_enlargement(pair) for pair in self._pairs]
+        noise = variances[ROW] * _row_noise(self._pairs) + _JITTER * np.eye(len(self._pairs))
+        effects = _Space(self._known, self._pairs).covariance(self._terms)
+        self._inverse: Array = np.linalg.inv(effects + noise)
+        self._solved: Array = self._inverse @ np.array([pair.mean for pair in self._pairs])
+
+    def predict(self, targets: Sequence[Enlargement]) -> tuple[Array, Array]:
+        """Predict log efficiencies, each of a configuration that nobody published.
+
+        Args:
+            targets: What to predict; all are of one configuration.
+
+        Returns:
+            Means (n,) and covariances (n, n).
+        """
+        count = len(self._pairs)
+        space = _Space([*self._known, *targets], [*self._pairs, *([None] * len(targets))])
+        covariance = space.covariance(self._terms)
+        cross = covariance[count:, :count]
+        weights = cross @ self._inverse
+        means: Array = cross @ self._solved
+        covariances: Array = covariance[count:, count:] - weights @ cross.T
+        return means, covariances
+
+    def held_out(self, groups: Sequence[Sequence[int]]) -> tuple[Array, Array]:
+        """Predict groups of the pairs that the model is conditioned on, each from all others.
+
+        Returns:
+            Means (n,) and standard deviations (n,) with the noise of rows; NaN for pairs in no group.
+        """
+        means, deviations = np.full(len(self._pairs), math.nan), np.full(len(self._pairs), math.nan)
+        values = np.array([pair.mean for pair in self._pairs])
+        for group in groups:
+            spread = np.linalg.inv(self._inverse[np.ix_(group, group)])
+            means[list(group)] = values[list(group)] - spread @ self._solved[list(group)]
+            deviations[list(group)] = np.sqrt(np.diag(spread))
+        return means, deviations
+
+
+def _enlargement(pair: ScalingPair) -> Enlargement:
+    return Enlargement(
+        task=pair.task,
+        mode=pair.mode,
+        is_to_quality=pair.is_to_quality,
+        accelerator=pair.accelerator,
+        few=pair.few,
+        many=pair.many,
+    )
+
+
+def _evenly(pairs: Sequence[ScalingPair]) -> list[ScalingPair]:
+    if len(pairs) <= MOST_PAIRS:
+        return list(pairs)
+    return [pairs[int(i * len(pairs) / MOST_PAIRS)] for i in range(MOST_PAIRS)]
+
+
+def _row_noise(pairs: Sequence[ScalingPair]) -> Array:
+    """Return the covariance (n, n) of the noise of rows of unit variance; pairs share that of a common row."""
+    keys = [(*_configuration(pair), pair.batch) for pair in pairs]
+    every: list[object] = []
+    for key, pair in zip(keys, pairs, strict=True):
+        every += [(key, pair.few), (key, pair.many)]
+    return 2 * half_shared(every)
+
+
+class _Space:
+    """Enlargements, and how much of each effect any two of them share."""
+
+    def __init__(self, targets: Sequence[Enlargement], pairs: Sequence[ScalingPair | None]) -> None:
+        """Those without a pair are of one configuration that nobody published."""
+        self._doublings = {
+            INSIDE: np.array([_doublings(min(t.few, t.machine), min(t.many, t.machine)) for t in targets]),
+            ACROSS: np.array([_doublings(max(t.few, t.machine), max(t.many, t.machine)) for t in targets]),
+        }
+        configurations = [
+            _configuration(pair) if pair else (target.accelerator,) for pair, target in zip(pairs, targets, strict=True)
+        ]
+        self._shared: dict[str, Array] = {
+            "all": np.ones((len(targets), len(targets))),
+            "quality": equal([t.is_to_quality for t in targets]),
+            "task": equal([(t.task, t.mode, t.is_to_quality) for t in targets]),
+            "link": equal([_link(t.accelerator) for t in targets]),
+            "model": equal([t.accelerator for t in targets]),
+            "configuration": equal(configurations),
+        }
+
+    def covariance(self, terms: Mapping[tuple[str, str], float]) -> Array:
+        """Return the covariance (n, n) of effects with these variances."""
+        total: Array = np.sum(
+            [
+                variance * self._shared[shared] * np.outer(self._doublings[where], self._doublings[where])
+                for (where, shared), variance in terms.items()
+            ],
+            axis=0,
+        )
+        return total
+
+
+def _configuration(pair: ScalingPair) -> tuple[str, ...]:
+    return pair.source, pair.configuration, pair.regime, pair.task, pair.mode, pair.accelerator
+
+
+def _doublings(few: int, many: int) -> float:
+    return math.log2(many / few)
+
+
+def _link(accelerator: str) -> str:
+    """Return how accelerators of a model are connected in a machine: by NVLink or another fabric, or by PCIe."""
+    model = find_accelerator(accelerator)
+    if model is None or model.kind != "data-centre" or model.form.startswith("pcie"):
+        return "pcie"
+    return model.interconnect or "pcie"
