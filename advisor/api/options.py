@@ -573,7 +573,7 @@ class ChoiceOptions:
         _choice(
             "--prices",
             metavar="FILE",
-            page="hardware.md#prices",
+            page="../how-to/choose-hardware.md#add-prices",
             help="Prices of machines (repeatable).\nA YAML file, or a catalogue of SkyPilot (CSV).",
         ),
     ] = ()

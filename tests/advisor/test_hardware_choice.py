@@ -1,0 +1,222 @@
+"""`advisor hardware choose`: machines ranked by time and cost, each with its best stack."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.api import advice_inputs, search
+from advisor.api.options import IndexOptions, ProjectOptions
+from advisor.api.session import AdviceSession
+from advisor.api.targets import advise_targets
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+pytestmark = pytest.mark.shipped
+
+MACHINES = ("p3.2xlarge", "p3.16xlarge", "p4d.24xlarge", "g5.xlarge", "g4dn.xlarge", "c6i.xlarge")
+PRICES = """\
+currency: USD
+date: 2026-01-19
+region: us-east-1
+prices:
+  p3.2xlarge: {on-demand: 3.06, spot: 1.0}
+  p4d.24xlarge: {on-demand: 21.957642}
+  g5.xlarge: {on-demand: 1.006}
+"""
+
+
+@pytest.fixture
+def project(index: PackageIndex, tmp_path: Path) -> Path:
+    """A project with PyTorch, whose newest release has no code for a V100."""
+    index.add("torch", "2.10.0")
+    index.add("torch", "2.15.0", requires=["a"])
+    index.add("a", "1.0")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    write(folder, index)
+    (folder / "prices.yaml").write_text(PRICES)
+    return folder
+
+
+def write(folder: Path, index: PackageIndex, tables: str = "") -> None:
+    """Write the project."""
+    (folder / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\ndependencies = ["torch"]\n[tool.uv]\nindex-url = "{index.url}"\n{tables}'
+    )
+
+
+def targets(names: tuple[str, ...] = MACHINES) -> str:
+    """Return the tables of targets."""
+    return "".join(
+        f'[tool.advisor.targets.t{number}]\nhardware = "{name}"\npython = "3.12"\n' for number, name in enumerate(names)
+    )
+
+
+def choose(advisor: Advisor, folder: Path, *options: str, workload: str = "resnet50-training") -> dict[str, Any]:
+    """Return the JSON report."""
+    result = advisor("hardware", "choose", "--workload", workload, "--format", "json", *options, cwd=folder)
+    assert result.returncode == 0, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def named(machines: tuple[str, ...] = MACHINES) -> list[str]:
+    """Return the options that name machines."""
+    return [word for machine in machines for word in ("--hardware", machine)]
+
+
+def test_machines_are_ranked_by_time_with_the_best_stack_on_each(advisor: Advisor, project: Path) -> None:
+    document = choose(advisor, project, *named())
+
+    ranked = {machine["name"]: machine for machine in document["ranked"]}
+    times = [machine["seconds"]["mean"] for machine in document["ranked"]]
+    assert times == sorted(times)
+    assert document["ranked"][0]["name"] == "p4d.24xlarge"
+    assert ranked["p3.2xlarge"]["seconds"]["low"] < ranked["p3.2xlarge"]["seconds"]["mean"]
+    versions = {name: machine["stack"][0]["version"] for name, machine in ranked.items()}
+    assert (versions["p3.2xlarge"], versions["p3.16xlarge"]) == ("2.10.0", "2.10.0")
+    assert (versions["p4d.24xlarge"], versions["g5.xlarge"]) == ("2.15.0", "2.15.0")
+    assert [machine["name"] for machine in document["not_known"]] == ["c6i.xlarge"]
+    assert "processors" in document["not_known"][0]["reason"]
+
+
+def test_a_repeated_question_has_the_same_answer(advisor: Advisor, project: Path) -> None:
+    assert choose(advisor, project, *named()) == choose(advisor, project, *named())
+
+
+def test_cost_is_time_multiplied_by_the_price(advisor: Advisor, project: Path) -> None:
+    document = choose(advisor, project, "--prices", "prices.yaml", "--items", "2M")
+
+    assert document["objective"] == "cost"
+    for machine in document["ranked"]:
+        hours = machine["seconds"]["mean"] / 3600
+        assert machine["cost"]["mean"] == pytest.approx(hours * machine["price"]["hourly"], rel=1e-4)
+    assert {machine["name"] for machine in document["ranked"]} == {"p3.2xlarge", "p4d.24xlarge", "g5.xlarge"}
+
+
+def test_a_machine_beyond_the_budget_is_excluded(advisor: Advisor, project: Path) -> None:
+    every = choose(advisor, project, "--prices", "prices.yaml")
+    dearest = every["ranked"][-1]
+
+    document = choose(advisor, project, "--prices", "prices.yaml", "--budget", str(dearest["cost"]["mean"] * 0.99))
+
+    assert [machine["name"] for machine in document["excluded"]] == [dearest["name"]]
+    assert "more than the budget" in document["excluded"][0]["reason"]
+
+
+def test_without_a_spot_price_there_is_no_cost(advisor: Advisor, project: Path) -> None:
+    document = choose(advisor, project, "--prices", "prices.yaml", "--spot")
+
+    assert [machine["name"] for machine in document["ranked"]] == ["p3.2xlarge"]
+    assert document["spot"]
+
+
+def test_memory_excludes_machines(advisor: Advisor, project: Path) -> None:
+    document = choose(advisor, project, *named(), "--min-memory", "20GiB")
+
+    assert {machine["name"] for machine in document["ranked"]} == {"p4d.24xlarge", "g5.xlarge"}
+    reasons = {machine["name"]: machine["reason"] for machine in document["excluded"]}
+    assert reasons["p3.2xlarge"] == "needs 20 GiB of memory; it has 16 GiB"
+
+
+def test_several_machines_are_faster_than_one(advisor: Advisor, project: Path) -> None:
+    one = choose(advisor, project, "--hardware", "p4d.24xlarge")["ranked"][0]
+    four = choose(advisor, project, "--hardware", "p4d.24xlarge", "--nodes", "4")["ranked"][0]
+
+    assert 2 < one["seconds"]["mean"] / four["seconds"]["mean"] < 4
+
+
+def test_the_targets_of_the_project_are_the_default(advisor: Advisor, project: Path, index: PackageIndex) -> None:
+    write(project, index, targets(("p3.2xlarge", "p4d.24xlarge")))
+
+    document = choose(advisor, project)
+
+    assert [machine["name"] for machine in document["ranked"]] == ["t1", "t0"]
+
+
+def test_one_machine_may_be_named_in_three_ways(advisor: Advisor, project: Path) -> None:
+    document = choose(advisor, project, *named(("RTX 4090", "rtx-4090", "NVIDIA GeForce RTX 4090")))
+
+    assert [machine["name"] for machine in document["ranked"]] == ["RTX 4090"]
+
+
+def test_the_text_names_machine_stack_time_and_cost(advisor: Advisor, project: Path) -> None:
+    result = advisor("hardware", "choose", "--workload", "resnet50-training", "--prices", "prices.yaml", cwd=project)
+
+    assert result.returncode == 0, result.stderr
+    assert "by cost   1  " in result.stdout
+    assert "1 million images of resnet50, training" in result.stdout
+    assert "USD by the hour, on demand, of 2026-01-19, us-east-1" in result.stdout
+    assert "8 x NVIDIA A100-SXM4-40GB, 40 GiB" in result.stdout
+    assert "torch 2.10.0 for CUDA" in result.stdout
+
+
+def test_without_a_project_machines_are_compared_without_stacks(advisor: Advisor, tmp_path: Path) -> None:
+    document = choose(advisor, tmp_path, workload="bert-training")
+
+    assert len(document["ranked"]) > 10
+    assert all(machine["stack"] == [] for machine in document["ranked"])
+
+
+def test_times_are_relative_where_sources_disagree(advisor: Advisor, tmp_path: Path) -> None:
+    result = advisor(
+        "hardware", "choose", "--workload", "dlrm-training", *named(("p4d.24xlarge", "p3.2xlarge")), cwd=tmp_path
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert "times relative to one " in result.stdout
+    assert " x [" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budget", "3"], "`--budget` needs prices"),
+        (["--objective", "speed"], "there is no objective `speed`"),
+        (["--items", "-1"], "`-1` is not a positive number"),
+        (["--price-date", "today"], "`today` is not a date"),
+        (["--min-memory", "much"], "`much` is not an amount of memory"),
+        (["--hardware", "p9.large"], "there is no hardware profile `p9.large`"),
+        (["--prices", "missing.yaml"], "the price file `missing.yaml` cannot be read"),
+    ],
+)
+def test_wrong_options_are_one_error(advisor: Advisor, tmp_path: Path, options: list[str], message: str) -> None:
+    result = advisor("hardware", "choose", "--workload", "resnet50-training", *options, cwd=tmp_path)
+
+    assert result.returncode == 2
+    assert f"error: {message}" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_workload_must_be_selected_without_sources(advisor: Advisor, project: Path) -> None:
+    result = advisor("hardware", "choose", cwd=project)
+
+    assert result.returncode == 2
+    assert "no workload is selected" in result.stderr
+
+
+def test_targets_that_differ_in_the_machine_share_a_search_and_have_their_own_stacks(
+    project: Path, index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(project, index, targets())
+    options = ProjectOptions.of(project, indexes=IndexOptions(cache_directory=tmp_path / "cache"))
+    searches: list[object] = []
+    original = search.with_best_packages
+    monkeypatch.setattr(search, "with_best_packages", lambda *a: (searches.append(a), original(*a))[1])
+
+    with advice_inputs.open_inputs(options) as inputs:
+        shared = advise_targets(list(map(AdviceSession, inputs)), dry_run=True).advice
+        number = len(searches)
+        alone = {own.context.name: AdviceSession(own).result() for own in inputs}
+
+    # Only the V100 differs from the others in what decides.
+    assert number == 2
+    assert len(searches) == number + len(MACHINES)
+    for name, result in alone.items():
+        assert shared[name].advice.optimum.stack == result.advice.optimum.stack
+        assert shared[name].advice.optimum.bounds == result.advice.optimum.bounds
+        assert shared[name].advice.findings == result.advice.findings

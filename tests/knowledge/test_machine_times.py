@@ -1,0 +1,151 @@
+"""Predicted times of machines at a workload, and the efficiency of several accelerators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from knowledge.domain.observation import Observation
+from knowledge.estimate.machine_times import Machine, PublishedTimes
+from knowledge.estimate.model_cache import shipped_ratio_variances, shipped_scaling_variances
+from knowledge.estimate.scaling import EFFECTS, ROW, Enlargement, ScalingModel, fit_scaling
+from knowledge.evidence.accelerator_pairs import accelerator_pairs
+from knowledge.evidence.accelerator_rows import DEFAULT, accelerator_rows
+from knowledge.evidence.scaling_pairs import scaling_pairs
+from tests.knowledge.published_rows import row
+
+GPUS = {"V100-SXM2-16GB": 1.0, "Tesla T4": 0.4, "A100-SXM4-40GB": 2.0, "RTX 3090": 1.5}
+LOSS = 0.05
+"""Loss of log efficiency for each doubling."""
+
+
+def together(observation: Observation, count: int) -> Observation:
+    """Return a row of several accelerators, which lose a part of their efficiency."""
+    gpus = tuple(replace(gpu, count=count) for gpu in observation.hardware.accelerators)
+    seconds = observation.samples[0] / count * math.exp(LOSS * math.log2(count))
+    parameters = {**observation.indicator.parameters, "gpus": count}
+    return replace(
+        observation,
+        hardware=replace(observation.hardware, accelerators=gpus),
+        indicator=replace(observation.indicator, parameters=parameters),
+        samples=(seconds,),
+    )
+
+
+def world(levels: Sequence[float] = (0.01, 0.011, 0.012)) -> list[Observation]:
+    """Return rows of accelerators, alone and together, in configurations that differ in the version."""
+    single = [
+        row(level / speed, gpu=gpu, version=f"1.{number + 10}.0")
+        for number, level in enumerate(levels)
+        for gpu, speed in GPUS.items()
+    ]
+    return [*single, *(together(one, count) for one in single for count in (2, 4, 8))]
+
+
+def published(observations: Iterable[Observation]) -> PublishedTimes:
+    """Return what rows say."""
+    rows = accelerator_rows(observations)
+    return PublishedTimes(
+        rows=rows,
+        pairs=accelerator_pairs(rows),
+        scaling=ScalingModel(scaling_pairs(rows), shipped_scaling_variances()),
+        variances=shipped_ratio_variances(),
+    )
+
+
+def test_published_times_are_predicted() -> None:
+    machines = [Machine(accelerator="v100-sxm2-16gb"), Machine(accelerator="a100-sxm4-40gb", count=8)]
+
+    times = published(world()).predict(machines, tasks=[("resnet50", "training")], regime=DEFAULT)
+
+    assert times is not None
+    assert times.level is not None
+    slow, fast = times.item(0), times.item(1)
+    assert slow.low < 0.011 < slow.high
+    assert fast.speedup == pytest.approx(0.011 / 2 / 8 * math.exp(3 * LOSS), rel=0.15)
+    assert fast.low < 0.011 / 2 / 8 * math.exp(3 * LOSS) < fast.high
+
+
+def test_the_ratio_of_machines_is_less_uncertain_than_their_times() -> None:
+    machines = [Machine(accelerator="v100-sxm2-16gb"), Machine(accelerator="a100-sxm4-40gb")]
+
+    times = published(world((0.005, 0.01, 0.02))).predict(machines, tasks=[("resnet50", "training")], regime=DEFAULT)
+
+    assert times is not None
+    ratio = times.speedup(1, 0)
+    assert ratio.low < 2.0 < ratio.high
+    assert ratio.deviation < times.item(0).deviation
+    assert times.speedup(0, 0).deviation == pytest.approx(0.0, abs=1e-6)
+
+
+def test_sources_that_count_different_items_give_no_time() -> None:
+    observations = world((0.0001, 0.01, 1.0))
+
+    times = published(observations).predict(
+        [Machine(accelerator="a100-sxm4-40gb")], tasks=[("resnet50", "training")], regime=DEFAULT
+    )
+
+    assert times is not None
+    assert times.level is None
+    assert 0.3 < times.item(0).speedup < 3.0
+
+
+def test_an_accelerator_that_nobody_published_is_less_certain() -> None:
+    machines = [Machine(accelerator="a100-sxm4-40gb"), Machine(accelerator="h100-sxm5-80gb")]
+
+    times = published(world()).predict(machines, tasks=[("resnet50", "training")], regime=DEFAULT)
+
+    assert times is not None
+    assert times.direct[1] == 0
+    assert times.item(1).deviation > times.item(0).deviation
+    assert times.speedup(1, 0).speedup > 1.0
+
+
+def test_nothing_is_predicted_for_a_task_that_nobody_compared() -> None:
+    times = published(world()).predict(
+        [Machine(accelerator="a100-sxm4-40gb")], tasks=[("gnmt", "training")], regime=DEFAULT
+    )
+
+    assert times is None
+
+
+def test_pairs_of_numbers_have_the_batch_of_one_accelerator() -> None:
+    one = row(0.01)
+    other = replace(one, indicator=replace(one.indicator, parameters={**one.indicator.parameters, "batch": 512}))
+
+    pairs = scaling_pairs(accelerator_rows([one, together(one, 8), together(other, 4)]))
+
+    assert [(pair.few, pair.many, pair.mean) for pair in pairs] == [(1, 8, pytest.approx(-3 * LOSS))]
+
+
+def test_a_table_that_mixed_up_batches_is_left_out() -> None:
+    one = row(0.01)
+    wrong = replace(together(one, 8), samples=(0.01 / 8 * 10,))
+
+    assert scaling_pairs(accelerator_rows([one, wrong])) == ()
+
+
+def test_variances_of_scaling_are_fitted() -> None:
+    variances = fit_scaling(scaling_pairs(accelerator_rows(world())))
+    model = ScalingModel(scaling_pairs(accelerator_rows(world())), variances)
+
+    (mean,), _ = model.predict(
+        [Enlargement(task="resnet50", mode="training", is_to_quality=False, accelerator="t4", few=1, many=4)]
+    )
+
+    assert set(variances) == {*map(" ".join, EFFECTS), ROW}
+    assert mean == pytest.approx(-2 * LOSS, abs=0.03)
+
+
+def test_a_held_out_pair_is_predicted_from_the_others() -> None:
+    pairs = scaling_pairs(accelerator_rows(world()))
+    model = ScalingModel(pairs, shipped_scaling_variances())
+
+    means, deviations = model.held_out([[number] for number in range(len(pairs))])
+
+    errors = [abs(pair.mean - mean) for pair, mean in zip(pairs, means, strict=True)]
+    assert max(errors) < 0.1
+    assert all(0 < deviation < 1 for deviation in deviations)
