@@ -32,7 +32,7 @@ from knowledge.estimate.model_cache import (
     variances_record,
 )
 from knowledge.estimate.programs import Program, program_of_run
-from knowledge.estimate.scaling import fit_scaling
+from knowledge.estimate.scaling_model import fit_scaling
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
 from knowledge.evidence.accelerator_rows import load_rows
 from knowledge.evidence.block_evidence import BlockEvidence, load_evidence

@@ -30,9 +30,9 @@ from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.ratio import Ratio
-from knowledge.estimate.machine_times import Level, Machine, MachineTimes, PublishedTimes
+from knowledge.estimate.machine_times import MachineSize, MachineTimes, PublishedTimes, ReferenceTime
 from knowledge.estimate.model_cache import shipped_ratio_variances, shipped_scaling_variances
-from knowledge.estimate.scaling import ScalingModel
+from knowledge.estimate.scaling_model import ScalingModel
 from knowledge.estimate.workloads import TASKS, Workload, find_workload, workload_catalogue
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
 from knowledge.evidence.accelerator_rows import DEFAULT, SHORT, AcceleratorRow, load_rows
@@ -141,7 +141,7 @@ class HardwareChoice:
     budget: float | None = None
 
     @property
-    def level(self) -> Level | None:
+    def level(self) -> ReferenceTime | None:
         """The published time that all times are based on."""
         return self.times.level if self.times is not None else None
 
@@ -168,9 +168,11 @@ class HardwareChoice:
 
     def is_dominated(self, machine: MachineChoice) -> bool:
         """Whether another machine is certainly better in everything that is known of both."""
-        known = [name for name in (TIME, COST) if machine.amount(name) is not None]
-        return bool(known) and any(
-            all(self.is_better(other, machine, name) for name in known) for other in self.ranked if other is not machine
+        amounts = [name for name in (TIME, COST) if machine.amount(name) is not None]
+        return bool(amounts) and any(
+            all(self.is_better(other, machine, name) for name in amounts)
+            for other in self.ranked
+            if other is not machine
         )
 
 
@@ -260,13 +262,13 @@ def _contexts(options: ProjectOptions, choice: ChoiceOptions, prices: PriceList)
     if project is not None and not choice.machines and project.settings.get("targets"):
         targets = select_targets(options.target, project)
         return {name: prepare_target(options, project, (name, table)) for name, table in targets}
-    named: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name in choice.machines or prices.prices:
         # One machine may be named in several ways.
-        named.setdefault(find_profile(name).name, name)
+        names.setdefault(find_profile(name).name, name)
     if project is None:
-        return dict.fromkeys(named.values())
-    return {name: prepare_target(options, project, (name, {"hardware": name})) for name in named.values()}
+        return dict.fromkeys(names.values())
+    return {name: prepare_target(options, project, (name, {"hardware": name})) for name in names.values()}
 
 
 def _workload(options: ProjectOptions, contexts: Mapping[str, TargetContext | None]) -> Workload:
@@ -420,9 +422,9 @@ def _predicted(machines: Sequence[MachineChoice], published: _LazyTimes, tasks: 
     every = {pair.accelerator for pair in published.times.pairs if (pair.task, pair.mode) in set(tasks)}
     vendors = {model.vendor for name in every if (model := find_accelerator(name)) is not None}
     reasons = tuple(_unknown_reason(machine, vendors) for machine in machines)
-    known = [_as_machine(machine) for machine, reason in zip(machines, reasons, strict=True) if not reason]
+    sizes = [_as_machine(machine) for machine, reason in zip(machines, reasons, strict=True) if not reason]
     with activity("predicting times"):
-        times = published.times.predict(known, tasks=tasks, regime=regime) if known else None
+        times = published.times.predict(sizes, tasks=tasks, regime=regime) if sizes else None
     return _Timed(times=times, reasons=reasons)
 
 
@@ -442,10 +444,10 @@ def _unknown_reason(machine: MachineChoice, vendors: Collection[str]) -> str:
     return ""
 
 
-def _as_machine(machine: MachineChoice) -> Machine:
+def _as_machine(machine: MachineChoice) -> MachineSize:
     assert machine.model is not None
     assert machine.accelerators is not None
-    return Machine(accelerator=machine.model.name, count=machine.accelerators.count, nodes=machine.nodes)
+    return MachineSize(accelerator=machine.model.name, count=machine.accelerators.count, nodes=machine.nodes)
 
 
 def _priced(
@@ -462,7 +464,7 @@ def _priced(
     obstacle = machine.obstacle
     is_absolute = times is not None and times.level is not None
     if not obstacle and is_absolute and choice.budget is not None and cost is not None and cost.speedup > choice.budget:
-        obstacle = f"costs {cost.speedup:.3g} {prices.currency}, more than the budget of {choice.budget:g}"
+        obstacle = f"costs {_digits(cost)} {prices.currency}, more than the budget of {choice.budget:g}"
     return replace(machine, seconds=seconds, price=price, cost=cost, obstacle=obstacle)
 
 
@@ -489,6 +491,11 @@ def _ranked(
         spot=choice.spot,
         budget=choice.budget,
     )
+
+
+def _digits(amount: Ratio) -> str:
+    mean = amount.speedup
+    return f"{mean:.3g}"
 
 
 def _exactly(value: float) -> Ratio:

@@ -24,7 +24,6 @@ from advisor.resolve.optimum.baseline import check_roots, resolve_baseline
 from advisor.resolve.optimum.request import ResolutionRequest, solve_newest
 from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
 from advisor.resolve.optimum.solver import Effort
-from advisor.resolve.recommendation.like_targets import SolvedTargets
 from advisor.resolve.recommendation.package_choices import with_best_packages
 from advisor.resolve.recommendation.problem_variants import (
     ProblemVariant,
@@ -33,6 +32,7 @@ from advisor.resolve.recommendation.problem_variants import (
     compare_variants,
 )
 from advisor.resolve.recommendation.recommend import make_request
+from advisor.resolve.recommendation.solved_targets import SolvedTargets
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.criteria import HOURS_A_YEAR, OBJECTIVES, StackScore, untried_sdists
 from advisor.resolve.score.setting_choice import TargetSettings

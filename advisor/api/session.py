@@ -42,9 +42,9 @@ from advisor.resolve.explanation.recommended_settings import (
 )
 from advisor.resolve.explanation.sizes import AdviceSizes, prefetch_sizes, read_sizes
 from advisor.resolve.optimum.request import ResolutionRequest, Solved
-from advisor.resolve.recommendation.like_targets import SolvedTargets
 from advisor.resolve.recommendation.problem_variants import Selection, VariantComparison
 from advisor.resolve.recommendation.recommend import recommend
+from advisor.resolve.recommendation.solved_targets import SolvedTargets
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.shared_files import write_all

@@ -17,7 +17,7 @@ from advisor.locks.settings_table import locked_settings
 from advisor.resolve.explanation.prices import Price, agreement_price
 from advisor.resolve.explanation.recommended_settings import values_to_set
 from advisor.resolve.recommendation.agreement import Agreement, agree, share_versions
-from advisor.resolve.recommendation.like_targets import SolvedTargets
+from advisor.resolve.recommendation.solved_targets import SolvedTargets
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.domain.shared_files import write_all
 

@@ -11,7 +11,7 @@ from advisor.domain.words import count, memory_text, quoted
 from advisor.report.accelerators import REGIMES
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
 from knowledge.domain.ratio import Ratio
-from knowledge.estimate.machine_times import Level
+from knowledge.estimate.machine_times import ReferenceTime
 
 _UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "d"))
 _MOST_OF_UNIT = 120.0
@@ -60,7 +60,7 @@ def _basis(choice: HardwareChoice) -> Iterator[str]:
         yield _level(times.level)
 
 
-def _level(level: Level) -> str:
+def _level(level: ReferenceTime) -> str:
     one = level.seconds.inverse()
     return (
         f"{_digits(one.speedup)} {level.unit}/s [{_digits(one.low)}, {_digits(one.high)}] on one {level.reference}: "
@@ -102,8 +102,8 @@ def _ranking(choice: HardwareChoice, *, with_stack: bool) -> Block:
 
 def _shown(choice: HardwareChoice) -> list[str]:
     """Return the amounts that are shown, that of the objective first."""
-    known = [name for name in (TIME, COST) if any(m.amount(name) is not None for m in choice.ranked)]
-    return sorted(known, key=lambda name: name != choice.objective)
+    names = [name for name in (TIME, COST) if any(m.amount(name) is not None for m in choice.ranked)]
+    return sorted(names, key=lambda name: name != choice.objective)
 
 
 def _amount(choice: HardwareChoice, machine: MachineChoice, name: str) -> str:

@@ -2,10 +2,10 @@
 
 The time of an item on a machine is that of one reference accelerator, divided by the machine's speed relative to it.
 The speeds come from the model of accelerators (:mod:`knowledge.estimate.accelerator_ratio`), and the loss of several
-accelerators from that of scaling (:mod:`knowledge.estimate.scaling`). The time of the reference comes from published
-times of one of the workload's tasks on any accelerators. Each published configuration has a level of its own, and so
-has the user's program: what the configurations differ by is a part of the uncertainty of every time, but not of the
-ratio of two machines.
+accelerators from that of scaling (:mod:`knowledge.estimate.scaling_model`). The time of the reference comes from
+published times of one of the workload's tasks on any accelerators. Each published configuration has a level of its own,
+and so has the user's program: what the configurations differ by is a part of the uncertainty of every time, but not of
+the ratio of two machines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
 from knowledge.estimate.accelerator_ratio import RatioModel, relative_speeds, selected
 from knowledge.estimate.gain_space import Array
-from knowledge.estimate.scaling import Enlargement, ScalingModel
+from knowledge.estimate.scaling_model import Enlargement, ScalingModel
 from knowledge.evidence.accelerator_pairs import AcceleratorPair
 from knowledge.evidence.accelerator_rows import TO_QUALITY, AcceleratorRow
 from knowledge.evidence.paired_ratio import student_quantile
@@ -36,7 +36,7 @@ _QUERIES = "queries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class MachineSize:
     """Equal accelerators that work together.
 
     Attributes:
@@ -56,7 +56,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class ReferenceTime:
     """The time of an item of a task on the reference accelerator.
 
     Attributes:
@@ -104,9 +104,9 @@ class MachineTimes:
         direct: Number of published rows of each machine's accelerator at the tasks (n).
     """
 
-    machines: tuple[Machine, ...]
+    machines: tuple[MachineSize, ...]
     reference: str
-    level: Level | None
+    level: ReferenceTime | None
     means: tuple[float, ...]
     covariances: tuple[tuple[float, ...], ...]
     regime: str
@@ -141,7 +141,7 @@ class PublishedTimes:
     variances: Mapping[str, float]
 
     def predict(
-        self, machines: Sequence[Machine], *, tasks: Sequence[tuple[str, str]], regime: str
+        self, machines: Sequence[MachineSize], *, tasks: Sequence[tuple[str, str]], regime: str
     ) -> MachineTimes | None:
         """Predict the times of machines at a workload.
 
@@ -173,15 +173,15 @@ class PublishedTimes:
             )
             speeds = {name: (float(own[n]), float(errors[n, n])) for name, n in place.items()}
             level = level_of(rows, speeds, reference)
-        chosen = [place[machine.accelerator] for machine in machines]
+        places = [place[machine.accelerator] for machine in machines]
         sizes, losses = self._sizes(machines, typical)
         listed = Counter(row.accelerator for row in self.rows if (row.task, row.mode) in tasks)
         return MachineTimes(
             machines=tuple(machines),
             reference=reference,
             level=level,
-            means=tuple((means[chosen] + sizes).tolist()),
-            covariances=tuple(map(tuple, (covariances[np.ix_(chosen, chosen)] + losses).tolist())),
+            means=tuple((means[places] + sizes).tolist()),
+            covariances=tuple(map(tuple, (covariances[np.ix_(places, places)] + losses).tolist())),
             regime=regime,
             pairs=len(model.pairs),
             direct=tuple(listed[machine.accelerator] for machine in machines),
@@ -202,7 +202,7 @@ class PublishedTimes:
                 return task, list(fastest.values())
         return tasks[0], []
 
-    def _sizes(self, machines: Sequence[Machine], task: tuple[str, str]) -> tuple[Array, Array]:
+    def _sizes(self, machines: Sequence[MachineSize], task: tuple[str, str]) -> tuple[Array, Array]:
         """Return the log speed of the accelerators of each machine together, relative to one of them (n,) (n, n)."""
         sizes = np.array([math.log(machine.total) for machine in machines])
         covariances = np.zeros((len(machines), len(machines)))
@@ -214,7 +214,7 @@ class PublishedTimes:
         return sizes, covariances
 
 
-def _enlargement(machine: Machine, task: tuple[str, str]) -> Enlargement:
+def _enlargement(machine: MachineSize, task: tuple[str, str]) -> Enlargement:
     return Enlargement(
         task=task[0],
         mode=task[1],
@@ -226,7 +226,9 @@ def _enlargement(machine: Machine, task: tuple[str, str]) -> Enlargement:
     )
 
 
-def level_of(rows: Sequence[AcceleratorRow], speeds: Mapping[str, tuple[float, float]], reference: str) -> Level | None:
+def level_of(
+    rows: Sequence[AcceleratorRow], speeds: Mapping[str, tuple[float, float]], reference: str
+) -> ReferenceTime | None:
     """Return the time of an item on the reference accelerator, from published times on any accelerators.
 
     ``None`` if the configurations differ so much that their sources must mean different items.
@@ -251,7 +253,7 @@ def level_of(rows: Sequence[AcceleratorRow], speeds: Mapping[str, tuple[float, f
     if math.sqrt(spread) > WIDEST_SPREAD:
         return None
     units = Counter(row.unit for row in rows)
-    return Level(
+    return ReferenceTime(
         task=rows[0].task,
         mode=rows[0].mode,
         unit=min(units, key=lambda unit: (-units[unit], unit)),

@@ -244,7 +244,7 @@ def shipped_ratio_variances() -> dict[str, float]:
 
 
 def shipped_scaling_variances() -> dict[str, float]:
-    """Return the variances of the model of numbers of accelerators (:mod:`knowledge.estimate.scaling`)."""
+    """Return the variances of the model of numbers of accelerators (:mod:`knowledge.estimate.scaling_model`)."""
     return dict(_shipped()[SCALING])
 
 

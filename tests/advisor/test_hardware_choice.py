@@ -12,6 +12,10 @@ from advisor.api import advice_inputs, search
 from advisor.api.options import IndexOptions, ProjectOptions
 from advisor.api.session import AdviceSession
 from advisor.api.targets import advise_targets
+from advisor.resolve.candidates.problem import AllowedReplacements
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.recommendation.package_choices import with_best_packages
+from advisor.resolve.recommendation.problem_variants import Selection
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -204,9 +208,13 @@ def test_targets_that_differ_in_the_machine_share_a_search_and_have_their_own_st
 ) -> None:
     write(project, index, targets())
     options = ProjectOptions.of(project, indexes=IndexOptions(cache_directory=tmp_path / "cache"))
-    searches: list[object] = []
-    original = search.with_best_packages
-    monkeypatch.setattr(search, "with_best_packages", lambda *a: (searches.append(a), original(*a))[1])
+    searches: list[ResolutionRequest] = []
+
+    def counted(request: ResolutionRequest, allowed: AllowedReplacements) -> Selection:
+        searches.append(request)
+        return with_best_packages(request, allowed)
+
+    monkeypatch.setattr(search, "with_best_packages", counted)
 
     with advice_inputs.open_inputs(options) as inputs:
         shared = advise_targets(list(map(AdviceSession, inputs)), dry_run=True).advice

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.machine_times import Machine, PublishedTimes
+from knowledge.estimate.machine_times import MachineSize, PublishedTimes
 from knowledge.estimate.model_cache import shipped_ratio_variances, shipped_scaling_variances
-from knowledge.estimate.scaling import EFFECTS, ROW, Enlargement, ScalingModel, fit_scaling
+from knowledge.estimate.scaling_model import EFFECTS, ROW, Enlargement, ScalingModel, fit_scaling
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
 from knowledge.evidence.accelerator_rows import DEFAULT, accelerator_rows
 from knowledge.evidence.scaling_pairs import scaling_pairs
@@ -57,7 +57,7 @@ def published(observations: Iterable[Observation]) -> PublishedTimes:
 
 
 def test_published_times_are_predicted() -> None:
-    machines = [Machine(accelerator="v100-sxm2-16gb"), Machine(accelerator="a100-sxm4-40gb", count=8)]
+    machines = [MachineSize(accelerator="v100-sxm2-16gb"), MachineSize(accelerator="a100-sxm4-40gb", count=8)]
 
     times = published(world()).predict(machines, tasks=[("resnet50", "training")], regime=DEFAULT)
 
@@ -70,7 +70,7 @@ def test_published_times_are_predicted() -> None:
 
 
 def test_the_ratio_of_machines_is_less_uncertain_than_their_times() -> None:
-    machines = [Machine(accelerator="v100-sxm2-16gb"), Machine(accelerator="a100-sxm4-40gb")]
+    machines = [MachineSize(accelerator="v100-sxm2-16gb"), MachineSize(accelerator="a100-sxm4-40gb")]
 
     times = published(world((0.005, 0.01, 0.02))).predict(machines, tasks=[("resnet50", "training")], regime=DEFAULT)
 
@@ -85,7 +85,7 @@ def test_sources_that_count_different_items_give_no_time() -> None:
     observations = world((0.0001, 0.01, 1.0))
 
     times = published(observations).predict(
-        [Machine(accelerator="a100-sxm4-40gb")], tasks=[("resnet50", "training")], regime=DEFAULT
+        [MachineSize(accelerator="a100-sxm4-40gb")], tasks=[("resnet50", "training")], regime=DEFAULT
     )
 
     assert times is not None
@@ -94,7 +94,7 @@ def test_sources_that_count_different_items_give_no_time() -> None:
 
 
 def test_an_accelerator_that_nobody_published_is_less_certain() -> None:
-    machines = [Machine(accelerator="a100-sxm4-40gb"), Machine(accelerator="h100-sxm5-80gb")]
+    machines = [MachineSize(accelerator="a100-sxm4-40gb"), MachineSize(accelerator="h100-sxm5-80gb")]
 
     times = published(world()).predict(machines, tasks=[("resnet50", "training")], regime=DEFAULT)
 
@@ -106,7 +106,7 @@ def test_an_accelerator_that_nobody_published_is_less_certain() -> None:
 
 def test_nothing_is_predicted_for_a_task_that_nobody_compared() -> None:
     times = published(world()).predict(
-        [Machine(accelerator="a100-sxm4-40gb")], tasks=[("gnmt", "training")], regime=DEFAULT
+        [MachineSize(accelerator="a100-sxm4-40gb")], tasks=[("gnmt", "training")], regime=DEFAULT
     )
 
     assert times is None
@@ -118,7 +118,9 @@ def test_pairs_of_numbers_have_the_batch_of_one_accelerator() -> None:
 
     pairs = scaling_pairs(accelerator_rows([one, together(one, 8), together(other, 4)]))
 
-    assert [(pair.few, pair.many, pair.mean) for pair in pairs] == [(1, 8, pytest.approx(-3 * LOSS))]
+    (pair,) = pairs
+    assert (pair.few, pair.many) == (1, 8)
+    assert pair.mean == pytest.approx(-3 * LOSS)
 
 
 def test_a_table_that_mixed_up_batches_is_left_out() -> None:
