@@ -1,4 +1,4 @@
-"""Compare machines for a workload: the best stack on each, and predicted time, cost and energy."""
+"""Compare machines for a workload: the best stack on each, and predicted time and cost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from advisor.user_directories import cache_directory, readable_address
 from knowledge.catalogue.builds import Build
 from knowledge.domain.codec import decoded, encoded
 from knowledge.domain.errors import AdvisorError, InputError
-from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.ratio import Ratio
@@ -45,8 +45,6 @@ from knowledge.hardware.shipped_machines import shipped_machines
 from knowledge.store.state_hash import state_hash
 
 _HOUR = 3600.0
-_LIBRARIES_OF_ARRAYS = ("numpy",)
-"""Backends that run on processors only."""
 Task = tuple[str, str]
 """A whole model, and its mode: ``training`` or ``inference``."""
 
@@ -119,7 +117,7 @@ class HardwareChoice:
     Attributes:
         workload: Name of the workload.
         items: Number of items that times and costs are for.
-        objective: What the machines are ranked by: ``time``, ``cost`` or ``energy``.
+        objective: What the machines are ranked by: ``time`` or ``cost``.
         ranked: Machines whose amount of the objective is known, the smallest first.
         unranked: Other machines that can run the workload.
         impossible: Machines that cannot, or may not be chosen.
@@ -191,18 +189,16 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
     """
     prices = read_prices(choice.prices, date=choice.price_date)
     _check(choice)
-    contexts = _contexts(options, choice, prices)
-    workload = _workload(options, contexts)
-    address = readable_address(options.resolution.knowledge)
     memo = Memo(DiskCache(cache_directory(options.indexes.cache_directory) / "index"), "machine times")
-    published = _LazyTimes(address)
-    names = list(contexts) or _compared_accelerators(published, workload)
-    profiles = {name: context.target.hardware if context else find_profile(name) for name, context in contexts.items()}
+    published = _LazyTimes(readable_address(options.resolution.knowledge))
+    contexts, workload = _contexts(options, choice, prices, published)
     stacks = _stacks(options, contexts)
-    regime = SHORT if REDUCED_PRECISION in options.resolution.allow else DEFAULT
     machines = [
-        _machine(name, profiles.get(name) or find_profile(name), choice, stacks.get(name, ())) for name in names
+        _machine(name, context.target.hardware if context else find_profile(name), choice, stacks.get(name, ()))
+        for name, context in contexts.items()
     ]
+    allowed = {word for context in contexts.values() if context is not None for word in context.options.allow}
+    regime = SHORT if REDUCED_PRECISION in allowed.union(options.resolution.allow) else DEFAULT
     times, machines = _timed(machines, published, memo, _tasks(workload), regime)
     return _ranked([_priced(machine, choice, prices, times) for machine in machines], workload, choice, prices, times)
 
@@ -251,37 +247,45 @@ class _LazyTimes:
         )
 
 
-def _contexts(options: ProjectOptions, choice: ChoiceOptions, prices: PriceList) -> dict[str, TargetContext | None]:
-    """Return the compared machines, each with the project for it if there is one; empty if nothing names a machine."""
+def _contexts(
+    options: ProjectOptions, choice: ChoiceOptions, prices: PriceList, published: _LazyTimes
+) -> tuple[dict[str, TargetContext | None], Workload]:
+    """Return the compared machines, each with the project for it if there is one, and the workload."""
     try:
         project = load_project(options.files, build=project_builder(options))
     except NoRequirementsError:
         if options.resolution.workload is None:
             raise
-        project = None
-    if project is not None and not choice.machines and project.settings.get("targets"):
-        targets = select_targets(options.target, project)
-        return {name: prepare_target(options, project, (name, table)) for name, table in targets}
+        workload = find_workload(options.resolution.workload)
+        return dict.fromkeys(_names(choice, prices) or _compared_accelerators(published, workload)), workload
+    targets = list(select_targets(options.target, project))
+    if choice.machines or not project.settings.get("targets"):
+        names = _names(choice, prices)
+        if not names:
+            names = _compared_accelerators(published, _workload(prepare_target(options, project)))
+        targets = [(name, {"hardware": name}) for name in names]
+    contexts = {name: prepare_target(options, project, (name, table)) for name, table in targets}
+    return dict(contexts), _workload(next(iter(contexts.values())))
+
+
+def _names(choice: ChoiceOptions, prices: PriceList) -> list[str]:
+    """Return the machines that the user names, else those with a price; each once, however it is spelled."""
     names: dict[str, str] = {}
     for name in choice.machines or prices.prices:
-        # One machine may be named in several ways.
         names.setdefault(find_profile(name).name, name)
-    if project is None:
-        return dict.fromkeys(names.values())
-    return {name: prepare_target(options, project, (name, {"hardware": name})) for name in names.values()}
+    return list(names.values())
 
 
-def _workload(options: ProjectOptions, contexts: Mapping[str, TargetContext | None]) -> Workload:
+def _workload(context: TargetContext) -> Workload:
     """Return the selected workload, else the one that the project's profile or its sources suggest."""
-    for context in contexts.values():
-        if context is not None and (workload := context.find_workload()) is not None:
-            return workload
-    if options.resolution.workload is not None:
-        return find_workload(options.resolution.workload)
-    raise InputError(
-        "no workload is selected, and the sources of the project suggest none",
-        hint=f"add `--workload`, such as {quoted([n for n, w in workload_catalogue().items() if TASKS in w.parts], 4)}",
-    )
+    workload = context.find_workload()
+    if workload is None:
+        listed = quoted([name for name, w in workload_catalogue().items() if TASKS in w.parts], 4)
+        raise InputError(
+            "no workload is selected, and the sources of the project suggest none",
+            hint=f"add `--workload`, such as {listed}",
+        )
+    return workload
 
 
 def _tasks(workload: Workload) -> list[Task]:
@@ -321,14 +325,14 @@ def _stacks(
         unsolved = [AdviceSession(inputs) for inputs, answer in zip(every, answers, strict=True) if answer is None]
         recommended = recommend_each(unsolved, reads_sizes=False) if unsolved else iter(())
         for names, memory, answer in zip(groups.values(), memories, answers, strict=True):
-            answer = answer or _solved(*next(recommended), memory)
+            answer = answer or _solved(*next(recommended), memory, names[0])
             stack = answer.conflict or decoded(tuple[StackOnMachine, ...], json.loads(answer.report))
             stacks |= dict.fromkeys(names, stack)
     return stacks
 
 
-def _solved(session: AdviceSession, error: AdvisorError | None, memory: AnswerMemory) -> RememberedAnswer:
-    """Return the answer to the question for the best stack, and remember it.
+def _solved(session: AdviceSession, error: AdvisorError | None, memory: AnswerMemory, machine: str) -> RememberedAnswer:
+    """Return the answer to the question for the best stack of a machine, and remember it.
 
     Raises:
         AdvisorError: If the question could not be answered.
@@ -337,6 +341,7 @@ def _solved(session: AdviceSession, error: AdvisorError | None, memory: AnswerMe
         memory.store_conflict(error)
         return RememberedAnswer(conflict=error)
     if error is not None:
+        error.message = f"machine `{machine}`: {error.message}"
         raise error
     answer = RememberedAnswer(report=json.dumps(encoded(_frameworks(session))))
     optimum = session.solved().optimum
@@ -366,7 +371,7 @@ def _frameworks(session: AdviceSession) -> tuple[StackOnMachine, ...]:
             settings=tuple(f"{s.name}={s.value}" for s in settings if s.package == candidate.name),
         )
         for candidate in session.solved().stack
-        if candidate.name in FRAMEWORKS and FRAMEWORKS[candidate.name] not in _LIBRARIES_OF_ARRAYS
+        if candidate.name in FRAMEWORKS and FRAMEWORKS[candidate.name] not in able_frameworks("arrays")
     )
 
 

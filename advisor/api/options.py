@@ -505,7 +505,7 @@ class ProjectOptions:
         )
 
 
-TIME, COST, ENERGY = CHOICE_OBJECTIVES = ("time", "cost", "energy")
+TIME, COST = CHOICE_OBJECTIVES = ("time", "cost")
 """What machines are ranked by."""
 
 
@@ -589,7 +589,7 @@ class ChoiceOptions:
             "--objective",
             metavar="NAME",
             parse=read_choice_objective,
-            help="time, cost or energy (default: cost with prices).\nWithout prices, machines are ranked by time.",
+            help="time or cost (default: cost with prices).\nWithout prices, machines are ranked by time.",
         ),
     ] = None
     budget: Annotated[
@@ -608,8 +608,7 @@ class ChoiceOptions:
             metavar="NUMBER",
             parse=read_number,
             default_text="1M",
-            help="Images, sequences or tokens to compute.\n"
-            "Such as those of an epoch; time, cost and energy are for them.",
+            help="Images, sequences or tokens to compute.\nSuch as those of an epoch; time and cost are for them.",
         ),
     ] = 1e6
     nodes: Annotated[int, _choice("--nodes", metavar="NUMBER", minimum=1, help="Machines that work together.")] = 1

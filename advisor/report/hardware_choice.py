@@ -1,4 +1,4 @@
-"""Reports of machines that are compared for a workload: text, JSON, and a page with a plot of time and cost."""
+"""Reports of machines that are compared for a workload: text and JSON."""
 
 from __future__ import annotations
 

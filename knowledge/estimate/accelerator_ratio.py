@@ -16,6 +16,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -39,6 +40,7 @@ EFFECTS = (
 """Effects of an accelerator, and of the ratio of batch sizes, and the pairs that share them."""
 ROW, CONFIGURATION = "row", "configuration"
 """Keys of the variances of a row, and, followed by a publisher, of a configuration; rare publishers count together."""
+_Pair = TypeVar("_Pair")
 MOST_PAIRS = 2000
 """Maximum number of pairs that variances are fitted to and a model is conditioned on, to bound time and memory."""
 FEWEST = 20
@@ -72,7 +74,7 @@ class AcceleratorRatio(WithRatio):
 
 def fit_ratios(pairs: Sequence[AcceleratorPair]) -> dict[str, float]:
     """Return the variance of each effect, and of the noise, that maximise the marginal likelihood."""
-    pairs = _evenly(pairs, MOST_PAIRS)
+    pairs = evenly(pairs, MOST_PAIRS)
     space, noise = _Space(pairs), _Noise(pairs)
     counts = Counter(pair.publisher for pair in pairs)
     publishers = [publisher for publisher, count in counts.items() if count >= FEWEST]
@@ -144,10 +146,26 @@ class RatioModel:
         Yields:
             A group, its predictions (n,), and their standard deviations (n,), with the noise of the rows.
         """
-        solved = self._inverse @ self._means
-        for group in groups:
-            spread = np.linalg.inv(self._inverse[np.ix_(group, group)])
-            yield group, self._means[group] - spread @ solved[group], np.sqrt(np.diag(spread))
+        yield from without_groups(self._inverse, self._means, groups)
+
+
+def without_groups(
+    inverse: Array, values: Array, groups: Iterable[Sequence[int]]
+) -> Iterator[tuple[Sequence[int], Array, Array]]:
+    """Predict groups of measured values, each from all others.
+
+    Args:
+        inverse: Inverse of the covariance of the values (n, n).
+        values: The values (n,).
+        groups: Numbers of the values of each group.
+
+    Yields:
+        A group, its predictions (m,), and their standard deviations (m,), with the noise of the values.
+    """
+    solved = inverse @ values
+    for group in groups:
+        spread = np.linalg.inv(inverse[np.ix_(group, group)])
+        yield group, values[group] - spread @ solved[group], np.sqrt(np.diag(spread))
 
 
 def accelerator_ratios(
@@ -273,8 +291,8 @@ def selected(pairs: Sequence[AcceleratorPair], names: Iterable[str]) -> list[Acc
     models = set(names)
     first = [pair for pair in pairs if models & {*variants_of(pair.accelerator), *variants_of(pair.reference)}]
     identities = set(map(id, first))
-    first = _evenly(first, MOST_PAIRS)
-    return [*first, *_evenly([pair for pair in pairs if id(pair) not in identities], MOST_PAIRS - len(first))]
+    first = evenly(first, MOST_PAIRS)
+    return [*first, *evenly([pair for pair in pairs if id(pair) not in identities], MOST_PAIRS - len(first))]
 
 
 def are_connected(pairs: Sequence[AcceleratorPair], accelerator: str, reference: str) -> bool:
@@ -323,7 +341,8 @@ def _through_references(group: Sequence[AcceleratorPair], one: str, other: str) 
     return [pair for pair in pairs if pair.has_one_batch] or pairs
 
 
-def _evenly(pairs: Sequence[AcceleratorPair], most: int) -> list[AcceleratorPair]:
+def evenly(pairs: Sequence[_Pair], most: int) -> list[_Pair]:
+    """Return at most some number of pairs, evenly selected."""
     if len(pairs) <= most:
         return list(pairs)
     return [pairs[int(i * len(pairs) / most)] for i in range(most)]

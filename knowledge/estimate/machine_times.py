@@ -19,16 +19,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
-from knowledge.estimate.accelerator_ratio import RatioModel, relative_speeds, selected
+from knowledge.estimate.accelerator_ratio import ROW, RatioModel, relative_speeds, selected
 from knowledge.estimate.gain_space import Array
 from knowledge.estimate.scaling_model import Enlargement, ScalingModel
 from knowledge.evidence.accelerator_pairs import AcceleratorPair
 from knowledge.evidence.accelerator_rows import TO_QUALITY, AcceleratorRow
 from knowledge.evidence.paired_ratio import student_quantile
 
-TYPICAL_SPREAD = 0.35
+TYPICAL_SPREAD = 0.24
 """Standard deviation of the logarithm of the time between configurations of a task, where one alone was published: the
-median of the tasks with several (`python -m benchmarks.machine_times`)."""
+median of 24 tasks with at least three, in the default precision (`python -m benchmarks.machine_times`)."""
 WIDEST_SPREAD = math.log(4)
 """Largest standard deviation between configurations: beyond it, sources count different items, such as batches. The
 bound is a judgement."""
@@ -66,6 +66,7 @@ class ReferenceTime:
         reference: Name of the accelerator.
         mean: Natural logarithm of the seconds.
         variance: Its variance, with that between configurations.
+        spread: Standard deviation of the logarithm between configurations.
         quantile: Number of standard deviations from the mean to an end of the interval.
         rows: Number of published times.
         configurations: Number of published configurations.
@@ -78,6 +79,7 @@ class ReferenceTime:
     reference: str
     mean: float
     variance: float
+    spread: float
     quantile: float
     rows: int
     configurations: int
@@ -172,7 +174,7 @@ class PublishedTimes:
                 model, self.variances, names, reference=reference, tasks=[typical], regime=regime
             )
             speeds = {name: (float(own[n]), float(errors[n, n])) for name, n in place.items()}
-            level = level_of(rows, speeds, reference)
+            level = level_of(rows, speeds, reference, error=self.variances[ROW])
         places = [place[machine.accelerator] for machine in machines]
         sizes, losses = self._sizes(machines, typical)
         listed = Counter(row.accelerator for row in self.rows if (row.task, row.mode) in tasks)
@@ -192,12 +194,10 @@ class PublishedTimes:
         for task in tasks:
             fastest: dict[tuple[str, str, str], AcceleratorRow] = {}
             for row in self.rows:
-                if (row.task, row.mode) == task and row.regime_of_batch == regime and row.count == 1:
+                is_of_task = (row.task, row.mode, row.regime_of_batch, row.count) == (*task, regime, 1)
+                if is_of_task and row.unit not in (TO_QUALITY, _QUERIES):
                     key = (row.source, row.configuration, row.accelerator)
-                    if row.unit not in (TO_QUALITY, _QUERIES) and row.seconds < getattr(
-                        fastest.get(key), "seconds", math.inf
-                    ):
-                        fastest[key] = row
+                    fastest[key] = min(row, fastest.get(key, row), key=lambda row: row.seconds)
             if fastest:
                 return task, list(fastest.values())
         return tasks[0], []
@@ -227,7 +227,7 @@ def _enlargement(machine: MachineSize, task: tuple[str, str]) -> Enlargement:
 
 
 def level_of(
-    rows: Sequence[AcceleratorRow], speeds: Mapping[str, tuple[float, float]], reference: str
+    rows: Sequence[AcceleratorRow], speeds: Mapping[str, tuple[float, float]], reference: str, *, error: float
 ) -> ReferenceTime | None:
     """Return the time of an item on the reference accelerator, from published times on any accelerators.
 
@@ -237,15 +237,16 @@ def level_of(
         rows: Published times of one task on single accelerators.
         speeds: Mean log speed of each accelerator, relative to the reference, and its variance.
         reference: Name of the reference.
+        error: Variance of the logarithm of one published time.
     """
     by_configuration: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for row in rows:
         mean, variance = speeds[row.accelerator]
         key = (row.source, row.configuration)
-        by_configuration[key].append((math.log(row.seconds) + mean, variance + TYPICAL_SPREAD**2 / 100))
+        by_configuration[key].append((math.log(row.seconds) + mean, variance + error))
     levels = [_weighted(listed) for listed in by_configuration.values()]
     mean = statistics.fmean(level for level, _ in levels)
-    error = statistics.fmean(variance for _, variance in levels) / len(levels)
+    own_error = statistics.fmean(variance for _, variance in levels) / len(levels)
     spread, quantile = TYPICAL_SPREAD**2, NORMAL_QUANTILE
     if len(levels) > 2:
         spread = statistics.variance(level for level, _ in levels)
@@ -259,7 +260,8 @@ def level_of(
         unit=min(units, key=lambda unit: (-units[unit], unit)),
         reference=reference,
         mean=mean,
-        variance=error + spread * (1 + 1 / len(levels)),
+        variance=own_error + spread * (1 + 1 / len(levels)),
+        spread=math.sqrt(spread),
         quantile=quantile,
         rows=len(rows),
         configurations=len(levels),

@@ -9,11 +9,12 @@ Each configuration of a publisher has a part of its own, and so has the user's.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from knowledge.estimate.accelerator_ratio import evenly, without_groups
 from knowledge.estimate.gain_fit import maximise_likelihood
 from knowledge.estimate.gain_space import Array, equal, half_shared
 from knowledge.evidence.scaling_pairs import ScalingPair
@@ -60,7 +61,7 @@ class Enlargement:
 
 def fit_scaling(pairs: Sequence[ScalingPair]) -> dict[str, float]:
     """Return the variance of each effect and of the noise that maximise the marginal likelihood."""
-    pairs = _evenly(pairs)
+    pairs = evenly(pairs, MOST_PAIRS)
     space = _Space([_enlargement(pair) for pair in pairs], pairs)
     parts = np.stack([*(space.covariance({effect: 1.0}) for effect in EFFECTS), _row_noise(pairs)])
     fitted = maximise_likelihood(
@@ -84,13 +85,13 @@ class ScalingModel:
             pairs: The published pairs.
             variances: Variances, as :func:`fit_scaling` returns them.
         """
-        self._pairs = _evenly(pairs)
+        self.pairs = evenly(pairs, MOST_PAIRS)
         self._terms = {effect: variances[" ".join(effect)] for effect in EFFECTS}
-        self._known = [_enlargement(pair) for pair in self._pairs]
-        noise = variances[ROW] * _row_noise(self._pairs) + _JITTER * np.eye(len(self._pairs))
-        effects = _Space(self._known, self._pairs).covariance(self._terms)
+        self._known = [_enlargement(pair) for pair in self.pairs]
+        noise = variances[ROW] * _row_noise(self.pairs) + _JITTER * np.eye(len(self.pairs))
+        effects = _Space(self._known, self.pairs).covariance(self._terms)
         self._inverse: Array = np.linalg.inv(effects + noise)
-        self._solved: Array = self._inverse @ np.array([pair.mean for pair in self._pairs])
+        self._means: Array = np.array([pair.mean for pair in self.pairs])
 
     def predict(self, targets: Sequence[Enlargement]) -> tuple[Array, Array]:
         """Predict log efficiencies, each of a configuration that nobody published.
@@ -101,28 +102,18 @@ class ScalingModel:
         Returns:
             Means (n,) and covariances (n, n).
         """
-        count = len(self._pairs)
-        space = _Space([*self._known, *targets], [*self._pairs, *([None] * len(targets))])
+        count = len(self.pairs)
+        space = _Space([*self._known, *targets], [*self.pairs, *([None] * len(targets))])
         covariance = space.covariance(self._terms)
         cross = covariance[count:, :count]
         weights = cross @ self._inverse
-        means: Array = cross @ self._solved
+        means: Array = weights @ self._means
         covariances: Array = covariance[count:, count:] - weights @ cross.T
         return means, covariances
 
-    def held_out(self, groups: Sequence[Sequence[int]]) -> tuple[Array, Array]:
-        """Predict groups of the pairs that the model is conditioned on, each from all others.
-
-        Returns:
-            Means (n,) and standard deviations (n,) with the noise of rows; NaN for pairs in no group.
-        """
-        means, deviations = np.full(len(self._pairs), math.nan), np.full(len(self._pairs), math.nan)
-        values = np.array([pair.mean for pair in self._pairs])
-        for group in groups:
-            spread = np.linalg.inv(self._inverse[np.ix_(group, group)])
-            means[list(group)] = values[list(group)] - spread @ self._solved[list(group)]
-            deviations[list(group)] = np.sqrt(np.diag(spread))
-        return means, deviations
+    def held_out(self, groups: Iterable[Sequence[int]]) -> Iterator[tuple[Sequence[int], Array, Array]]:
+        """Predict groups of :attr:`pairs`, each from all others; see :func:`without_groups`."""
+        yield from without_groups(self._inverse, self._means, groups)
 
 
 def _enlargement(pair: ScalingPair) -> Enlargement:
@@ -134,12 +125,6 @@ def _enlargement(pair: ScalingPair) -> Enlargement:
         few=pair.few,
         many=pair.many,
     )
-
-
-def _evenly(pairs: Sequence[ScalingPair]) -> list[ScalingPair]:
-    if len(pairs) <= MOST_PAIRS:
-        return list(pairs)
-    return [pairs[int(i * len(pairs) / MOST_PAIRS)] for i in range(MOST_PAIRS)]
 
 
 def _row_noise(pairs: Sequence[ScalingPair]) -> Array:

@@ -40,7 +40,7 @@ _VARIANTS = {"A100": "a100-sxm4-40gb", "V100": "v100-sxm2-16gb"}
 _UNKNOWN_INSTANCE = "prices of instances that this program does not know"
 _NO_PRICE = "prices of known instances that are not stated"
 
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +240,7 @@ def _rows(
     if missing:
         raise InputError(
             f"`{path}` has no column `{missing[0]}`, so it is not a price catalogue of SkyPilot",
-            hint="a list of prices of your own is YAML; `docs/reference/hardware.md` describes both",
+            hint="a list of your own prices is YAML; `docs/how-to/choose-hardware.md` describes both",
         )
     if date is None:
         written = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).date()

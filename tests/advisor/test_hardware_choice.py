@@ -142,6 +142,23 @@ def test_the_targets_of_the_project_are_the_default(advisor: Advisor, project: P
     assert [machine["name"] for machine in document["ranked"]] == ["t1", "t0"]
 
 
+def test_without_names_every_compared_accelerator_has_a_stack(advisor: Advisor, project: Path) -> None:
+    document = choose(advisor, project)
+
+    assert len(document["ranked"]) > 10
+    assert all(machine["stack"][0]["framework"] == "torch" for machine in document["ranked"])
+
+
+def test_the_settings_of_the_project_decide_about_the_precision(
+    advisor: Advisor, project: Path, index: PackageIndex
+) -> None:
+    assert choose(advisor, project, "--hardware", "g5.xlarge")["regime"] == "default"
+
+    write(project, index, '[tool.advisor]\nallow = ["reduced-precision"]\n')
+
+    assert choose(advisor, project, "--hardware", "g5.xlarge")["regime"] == "short"
+
+
 def test_one_machine_may_be_named_in_three_ways(advisor: Advisor, project: Path) -> None:
     document = choose(advisor, project, *named(("RTX 4090", "rtx-4090", "NVIDIA GeForce RTX 4090")))
 
@@ -181,6 +198,7 @@ def test_times_are_relative_where_sources_disagree(advisor: Advisor, tmp_path: P
     [
         (["--budget", "3"], "`--budget` needs prices"),
         (["--objective", "speed"], "there is no objective `speed`"),
+        (["--objective", "energy"], "there is no objective `energy`"),
         (["--items", "-1"], "`-1` is not a positive number"),
         (["--price-date", "today"], "`today` is not a date"),
         (["--min-memory", "much"], "`much` is not an amount of memory"),

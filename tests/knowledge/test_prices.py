@@ -57,6 +57,7 @@ def test_a_machine_may_be_spelled_in_any_way(tmp_path: Path, name: str) -> None:
     ("text", "message"),
     [
         (f"{OWN}  g5.xlarge: {{on-demand: -1}}\n", "wrong field `prices.g5.xlarge.on-demand`"),
+        (f"{OWN}  g5.xlarge: {{on-demand: 0}}\n", "wrong field `prices.g5.xlarge.on-demand`"),
         (f"{OWN}  g5.xlarge: {{on-demand: .nan}}\n", "wrong field `prices.g5.xlarge.on-demand`"),
         (f"{OWN}  g5.xlargee: {{on-demand: 1}}\n", "a price of `g5.xlargee`, and there is no such machine"),
         (f"{OWN}  g5.xlarge: {{}}\n", "states no price of `g5.xlarge`"),
