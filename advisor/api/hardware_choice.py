@@ -125,6 +125,7 @@ class HardwareChoice:
         prices: The prices that were read.
         spot: Whether the costs are those of spot instances.
         budget: Largest cost; ``None`` for no limit.
+        has_project: Whether there is a project, whose stacks are compared.
     """
 
     workload: str
@@ -137,6 +138,7 @@ class HardwareChoice:
     prices: PriceList
     spot: bool = False
     budget: float | None = None
+    has_project: bool = False
 
     @property
     def level(self) -> ReferenceTime | None:
@@ -200,7 +202,9 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
     allowed = {word for context in contexts.values() if context is not None for word in context.options.allow}
     regime = SHORT if REDUCED_PRECISION in allowed.union(options.resolution.allow) else DEFAULT
     times, machines = _timed(machines, published, memo, _tasks(workload), regime)
-    return _ranked([_priced(machine, choice, prices, times) for machine in machines], workload, choice, prices, times)
+    priced = [_priced(machine, choice, prices, times) for machine in machines]
+    compared = _ranked(priced, workload, choice, prices, times)
+    return replace(compared, has_project=any(context is not None for context in contexts.values()))
 
 
 def _check(choice: ChoiceOptions) -> None:

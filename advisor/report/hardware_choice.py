@@ -16,6 +16,7 @@ from knowledge.estimate.machine_times import ReferenceTime
 _UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "d"))
 _MOST_OF_UNIT = 120.0
 """Largest number of a unit of time; beyond it, the next one is used."""
+_NO_PROJECT = "not compared: the directory has no file with requirements; `--requirements FILE` names one"
 _UNCLEAR = "~"
 """Mark of a machine that is not certainly worse than the first one."""
 
@@ -32,9 +33,9 @@ def _blocks(choice: HardwareChoice) -> Iterator[Block]:
         *labelled("workload", [f"{choice.workload}: {_work(choice)}"]),
         *labelled("basis", list(_basis(choice))),
         *labelled("prices", list(_prices(choice))),
-        *labelled("stack", [_stack(common)] if common else []),
+        *labelled("stack", [] if len(stacks) > 1 else [_stack(common) if choice.has_project else _NO_PROJECT]),
     ]
-    yield _ranking(choice, with_stack=not common)
+    yield _ranking(choice, with_stack=len(stacks) > 1)
     yield labelled("not known", [(machine.name, _unknown(machine)) for machine in choice.unranked])
     yield labelled("excluded", [(machine.name, machine.obstacle) for machine in choice.impossible])
 
@@ -91,7 +92,7 @@ def _ranking(choice: HardwareChoice, *, with_stack: bool) -> Block:
         region = machine.price.region if machine.price is not None and len(_regions(choice)) > 1 else ""
         notes = [
             f"{_device(machine)}{f'; {region}' if region else ''}",
-            *([_stack(machine.stack)] if with_stack and machine.stack else []),
+            *([_stack(machine.stack)] if with_stack else []),
         ]
         cells = (f"{number}{_UNCLEAR if unclear else ''}", machine.name, *amounts)
         rows.append(TextRow(cells=cells, notes=tuple(notes)))

@@ -190,6 +190,7 @@ def test_times_are_relative_where_sources_disagree(advisor: Advisor, tmp_path: P
 
     assert result.returncode == 0, result.stderr
     assert "times relative to one " in result.stdout
+    assert "stack     not compared: the directory has no file with requirements" in result.stdout
     assert " x [" in result.stdout
 
 
