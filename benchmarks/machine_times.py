@@ -2,8 +2,8 @@
 
     python -m benchmarks.machine_times
 
-The first table is of efficiencies of several accelerators: each group is predicted from all others. The second line is
-the median, over tasks with at least three published configurations, of the standard deviation between these.
+The table is of efficiencies of several accelerators: each group is predicted from all others. The lines below it say by
+how much the logarithms of times differ between publishers, and between the configurations of a publisher.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from knowledge.estimate.machine_times import MachineSize, PublishedTimes
+from knowledge.estimate.accelerator_ratio import ROW, RatioModel, relative_speeds, selected
+from knowledge.estimate.machine_times import PublishedTimes, levels_by_publisher, spreads_of
 from knowledge.estimate.model_cache import shipped_ratio_variances, shipped_scaling_variances
 from knowledge.estimate.scaling_model import ScalingModel
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
-from knowledge.evidence.accelerator_rows import DEFAULT, load_rows
+from knowledge.evidence.accelerator_rows import DEFAULT, SHORT, load_rows
 from knowledge.evidence.scaling_pairs import ScalingPair, scaling_pairs
 from knowledge.store.engine import open_knowledge_base
 
@@ -34,7 +35,6 @@ SELECTIONS: dict[str, Callable[[ScalingPair], bool]] = {
     "all": lambda _: True,
     "to quality": lambda pair: pair.is_to_quality,
 }
-FEWEST = 3
 
 
 def scaling_lines(model: ScalingModel) -> None:
@@ -62,16 +62,25 @@ def scaling_lines(model: ScalingModel) -> None:
             print(f"| {' | '.join(cells)} |")
 
 
-def spread_line(published: PublishedTimes) -> None:
-    """Print the median standard deviation of the level between configurations."""
-    spreads = []
-    tasks = sorted({(row.task, row.mode) for row in published.rows if row.count == 1})
-    for task in tasks:
-        times = published.predict([MachineSize(accelerator="a100-sxm4-40gb")], tasks=[task], regime=DEFAULT)
-        level = times.level if times is not None else None
-        if level is not None and level.configurations >= FEWEST:
-            spreads.append(level.spread)
-    print(f"\nbetween configurations: median {statistics.median(spreads):.2f} of {len(spreads)} tasks")
+def spread_lines(published: PublishedTimes) -> None:
+    """Print by how much times differ between publishers, and between the configurations of one."""
+    model = RatioModel(selected(published.pairs, ()), published.variances)
+    between, within = [], []
+    compared = sorted({(pair.task, pair.mode, pair.regime) for pair in published.pairs})
+    for task, mode, regime in compared:
+        _, rows = published.typical([(task, mode)], regime)
+        if rows and regime in (DEFAULT, SHORT):
+            names = sorted({row.accelerator for row in rows})
+            means, errors = relative_speeds(
+                model, published.variances, names, reference=names[0], tasks=[(task, mode)], regime=regime
+            )
+            speeds = {name: (float(means[n]), float(errors[n, n])) for n, name in enumerate(names)}
+            spreads = spreads_of(levels_by_publisher(rows, speeds, error=published.variances[ROW]))
+            between += [spreads[0]] if spreads[0] else []
+            within += [spreads[1]] if spreads[1] else []
+    square = math.sqrt(statistics.fmean(spread**2 for spread in between))
+    print(f"\nbetween publishers: root mean square {square:.2f} of {len(between)} tasks in a precision")
+    print(f"between configurations of one: median {statistics.median(within):.2f} of {len(within)}")
 
 
 def main() -> None:
@@ -81,7 +90,7 @@ def main() -> None:
     model = ScalingModel(scaling_pairs(rows), shipped_scaling_variances())
     scaling_lines(model)
     pairs, variances = accelerator_pairs(rows), shipped_ratio_variances()
-    spread_line(PublishedTimes(rows=rows, pairs=pairs, scaling=model, variances=variances))
+    spread_lines(PublishedTimes(rows=rows, pairs=pairs, scaling=model, variances=variances))
 
 
 if __name__ == "__main__":

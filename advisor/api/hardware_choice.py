@@ -28,7 +28,7 @@ from knowledge.domain.codec import decoded, encoded
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
 from knowledge.domain.hardware import Accelerator, HardwareProfile
-from knowledge.domain.identity import content_hash
+from knowledge.domain.identity import content_hash, plain
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.machine_times import MachineSize, MachineTimes, PublishedTimes, ReferenceTime
 from knowledge.estimate.model_cache import shipped_ratio_variances, shipped_scaling_variances
@@ -41,10 +41,16 @@ from knowledge.evidence.scaling_pairs import scaling_pairs
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
 from knowledge.hardware.prices import MachinePrice, PriceList, read_prices
 from knowledge.hardware.profiles import find_profile
-from knowledge.hardware.shipped_machines import shipped_machines
+from knowledge.hardware.shipped_machines import cloud_instances, shipped_machines
 from knowledge.store.state_hash import state_hash
 
 _HOUR = 3600.0
+MOST_NODES = 10_000
+"""Largest number of machines; the largest published training has 11 616 accelerators."""
+_NOT_IN_REGIME = {
+    DEFAULT: "nothing is published in float32 or TF32; `--allow reduced-precision` takes the times of 16 bits",
+    SHORT: "nothing is published in mixed precision or 16 bits",
+}
 Task = tuple[str, str]
 """A whole model, and its mode: ``training`` or ``inference``."""
 
@@ -191,6 +197,7 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
     """
     prices = read_prices(choice.prices, date=choice.price_date)
     _check(choice)
+    _check_prices(choice, prices)
     memo = Memo(DiskCache(cache_directory(options.indexes.cache_directory) / "index"), "machine times")
     published = _LazyTimes(readable_address(options.resolution.knowledge))
     contexts, workload = _contexts(options, choice, prices, published)
@@ -202,6 +209,11 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
     allowed = {word for context in contexts.values() if context is not None for word in context.options.allow}
     regime = SHORT if REDUCED_PRECISION in allowed.union(options.resolution.allow) else DEFAULT
     times, machines = _timed(machines, published, memo, _tasks(workload), regime)
+    if choice.budget is not None and (times is None or times.level is None):
+        raise InputError(
+            f"`--budget` needs the time of an item, and it is not known for workload `{workload.name}`",
+            hint="compare the machines without a budget: costs are relative then",
+        )
     priced = [_priced(machine, choice, prices, times) for machine in machines]
     compared = _ranked(priced, workload, choice, prices, times)
     return replace(compared, has_project=any(context is not None for context in contexts.values()))
@@ -220,9 +232,30 @@ def _check(choice: ChoiceOptions) -> None:
         "--price-date": choice.price_date is not None,
         "--objective cost": choice.objective == COST,
     }
+    if choice.nodes > MOST_NODES:
+        raise InputError(f"`--nodes {choice.nodes}` is more than {MOST_NODES} machines")
     for name, is_present in needing.items():
         if is_present and not choice.prices:
             raise InputError(f"`{name}` needs prices", hint="name a file of prices: `--prices FILE`")
+
+
+def _check_prices(choice: ChoiceOptions, prices: PriceList) -> None:
+    """Check that the files have a price of the kind and the region that the options name.
+
+    Raises:
+        InputError: If there is none.
+    """
+    if not choice.prices:
+        return
+    every = [price for listed in prices.prices.values() for price in listed]
+    regions = sorted({price.region for price in every})
+    if not every:
+        raise InputError("the files have no price of a machine that this program knows")
+    if choice.region is not None and choice.region not in regions:
+        raise InputError(f"the files have no price of region `{choice.region}`", hint=f"there is {quoted(regions, 8)}")
+    if all(price.hourly(spot=choice.spot) is None for price in every):
+        kind = "spot instances" if choice.spot else "machines on demand"
+        raise InputError(f"the files have no price of {kind}", hint="take the prices without or with `--spot`")
 
 
 class _LazyTimes:
@@ -269,6 +302,11 @@ def _contexts(
             names = _compared_accelerators(published, _workload(prepare_target(options, project)))
         targets = [(name, {"hardware": name}) for name in names]
     contexts = {name: prepare_target(options, project, (name, table)) for name, table in targets}
+    names = sorted({context.workload or "" for context in contexts.values()} - {""})
+    if len(names) > 1:
+        raise InputError(
+            f"the targets have several workloads: {quoted(names)}", hint="name one with `--workload` to compare them"
+        )
     return dict(contexts), _workload(next(iter(contexts.values())))
 
 
@@ -276,7 +314,9 @@ def _names(choice: ChoiceOptions, prices: PriceList) -> list[str]:
     """Return the machines that the user names, else those with a price; each once, however it is spelled."""
     names: dict[str, str] = {}
     for name in choice.machines or prices.prices:
-        names.setdefault(find_profile(name).name, name)
+        profile = find_profile(name)
+        is_instance = profile.name in cloud_instances()
+        names.setdefault(profile.name if is_instance else profile.identity, name)
     return list(names.values())
 
 
@@ -361,7 +401,9 @@ def _of_one_stack(context: TargetContext) -> str:
         sizeless = replace(hardware.cpu, model="", sockets=None, cores=None, threads=None)
         gpus = tuple(replace(a, count=1, interconnect="", numa_nodes=()) for a in hardware.accelerators)
         hardware = replace(hardware, cpu=sizeless, memory_bytes=None, numa_nodes=None, accelerators=gpus)
-    return f"{hardware.identity} {context.target.python} {context.target.platform}"
+    return content_hash(
+        plain([hardware.identity, context.target.python, context.target.platform, context.workload, context.criteria])
+    )
 
 
 def _frameworks(session: AdviceSession) -> tuple[StackOnMachine, ...]:
@@ -386,6 +428,8 @@ def _machine(
     accelerators = hardware.accelerators[0] if hardware.accelerators else None
     obstacle = stack.message if isinstance(stack, AdvisorError) else ""
     memory = accelerators.memory_bytes if accelerators else hardware.memory_bytes
+    if not obstacle and accelerators and not isinstance(stack, AdvisorError) and _leaves_idle(stack, hardware):
+        obstacle = f"the best stack has no build for its accelerator: {', '.join(map(str, _builds(stack)))}"
     if not obstacle and choice.min_memory is not None and (memory is None or memory < choice.min_memory):
         has = f"it has {memory_text(memory)}" if memory else "its memory is not known"
         obstacle = f"needs {memory_text(choice.min_memory)} of memory; {has}"
@@ -397,6 +441,16 @@ def _machine(
         stack=() if isinstance(stack, AdvisorError) else stack,
         obstacle=obstacle,
     )
+
+
+def _builds(stack: Sequence[StackOnMachine]) -> list[Build]:
+    return [one.build for one in stack if one.build is not None]
+
+
+def _leaves_idle(stack: Sequence[StackOnMachine], hardware: HardwareProfile) -> bool:
+    """Whether no framework of a stack has a build for the accelerators of a machine; false if no build is known."""
+    builds = _builds(stack)
+    return bool(builds) and all(build.runtime == "cpu" or not build.has_device_on(hardware) for build in builds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,7 +474,7 @@ def _timed(
     results = []
     for machine, reason in zip(machines, timed.reasons, strict=True):
         if reason or timed.times is None:
-            results.append(replace(machine, unknown=reason or "nothing is published in this precision"))
+            results.append(replace(machine, unknown=reason or _NOT_IN_REGIME[regime]))
         else:
             place = next(places)
             results.append(replace(machine, place=place, rows=timed.times.direct[place]))
@@ -428,7 +482,9 @@ def _timed(
 
 
 def _predicted(machines: Sequence[MachineChoice], published: _LazyTimes, tasks: Sequence[Task], regime: str) -> _Timed:
-    every = {pair.accelerator for pair in published.times.pairs if (pair.task, pair.mode) in set(tasks)}
+    compared = {(*task, regime) for task in tasks}
+    every = {pair.accelerator for pair in published.times.pairs if (pair.task, pair.mode, pair.regime) in compared}
+    every = every or {pair.accelerator for pair in published.times.pairs if (pair.task, pair.mode) in set(tasks)}
     vendors = {model.vendor for name in every if (model := find_accelerator(name)) is not None}
     reasons = tuple(_unknown_reason(machine, vendors) for machine in machines)
     sizes = [_as_machine(machine) for machine, reason in zip(machines, reasons, strict=True) if not reason]
@@ -471,8 +527,7 @@ def _priced(
     hourly = price.hourly(spot=choice.spot) if price is not None else None
     cost = seconds.times(_exactly(hourly * machine.nodes / _HOUR)) if seconds is not None and hourly else None
     obstacle = machine.obstacle
-    is_absolute = times is not None and times.level is not None
-    if not obstacle and is_absolute and choice.budget is not None and cost is not None and cost.speedup > choice.budget:
+    if not obstacle and choice.budget is not None and cost is not None and cost.speedup > choice.budget:
         obstacle = f"costs {_digits(cost)} {prices.currency}, more than the budget of {choice.budget:g}"
     return replace(machine, seconds=seconds, price=price, cost=cost, obstacle=obstacle)
 

@@ -507,6 +507,8 @@ class ProjectOptions:
 
 TIME, COST = CHOICE_OBJECTIVES = ("time", "cost")
 """What machines are ranked by."""
+MOST_ITEMS = 1e18
+"""Largest number of items that times and costs are computed for."""
 
 
 def read_choice_objective(text: str) -> str:
@@ -550,7 +552,16 @@ def read_date(text: str) -> date:
         raise InputError(f"`{text}` is not a date", hint="write it as `--price-date 2026-11-29`") from None
 
 
-_choice = partial(Option, panel="Choice")
+def read_items(text: str) -> float:
+    """Read a number of items, from 1 to :data:`MOST_ITEMS`.
+
+    Raises:
+        InputError: If it is not one.
+    """
+    number = read_number(text)
+    if not 1 <= number <= MOST_ITEMS:
+        raise InputError(f"`{text}` is not a number of items from 1 to {MOST_ITEMS:g}")
+    return number
 
 
 @option_group
@@ -560,7 +571,7 @@ class ChoiceOptions:
 
     machines: Annotated[
         tuple[str, ...],
-        _choice(
+        _target(
             "--hardware",
             metavar="NAME",
             help="A machine (repeatable).\n"
@@ -570,7 +581,7 @@ class ChoiceOptions:
     ] = ()
     prices: Annotated[
         tuple[Path, ...],
-        _choice(
+        _objective(
             "--prices",
             metavar="FILE",
             page="../how-to/choose-hardware.md#add-prices",
@@ -579,13 +590,13 @@ class ChoiceOptions:
     ] = ()
     price_date: Annotated[
         date | None,
-        _choice("--price-date", metavar="DATE", parse=read_date, help="Date of prices that state none."),
+        _objective("--price-date", metavar="DATE", parse=read_date, help="Date of prices that state none."),
     ] = None
-    region: Annotated[str | None, _choice("--region", metavar="NAME", help="Only prices of this region.")] = None
-    spot: Annotated[bool, _choice("--spot", help="Take the prices of spot instances.")] = False
+    region: Annotated[str | None, _objective("--region", metavar="NAME", help="Only prices of this region.")] = None
+    spot: Annotated[bool, _objective("--spot", help="Take the prices of spot instances.")] = False
     objective: Annotated[
         str | None,
-        _choice(
+        _objective(
             "--objective",
             metavar="NAME",
             parse=read_choice_objective,
@@ -593,25 +604,25 @@ class ChoiceOptions:
         ),
     ] = None
     budget: Annotated[
-        float | None, _choice("--budget", metavar="AMOUNT", parse=read_number, help="Largest cost of the items.")
+        float | None, _objective("--budget", metavar="AMOUNT", parse=read_number, help="Largest cost of the items.")
     ] = None
     min_memory: Annotated[
         int | None,
-        _choice(
+        _objective(
             "--min-memory", metavar="SIZE", parse=read_memory, help="Least memory of an accelerator, such as 40GB."
         ),
     ] = None
     items: Annotated[
         float,
-        _choice(
+        _objective(
             "--items",
             metavar="NUMBER",
-            parse=read_number,
+            parse=read_items,
             default_text="1M",
             help="Images, sequences or tokens to compute.\nSuch as those of an epoch; time and cost are for them.",
         ),
     ] = 1e6
-    nodes: Annotated[int, _choice("--nodes", metavar="NUMBER", minimum=1, help="Machines that work together.")] = 1
+    nodes: Annotated[int, _objective("--nodes", metavar="NUMBER", minimum=1, help="Machines that work together.")] = 1
 
 
 Project = ProjectFiles | Path | str

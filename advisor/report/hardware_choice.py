@@ -33,10 +33,10 @@ def _blocks(choice: HardwareChoice) -> Iterator[Block]:
         *labelled("workload", [f"{choice.workload}: {_work(choice)}"]),
         *labelled("basis", list(_basis(choice))),
         *labelled("prices", list(_prices(choice))),
-        *labelled("stack", [] if len(stacks) > 1 else [_stack(common) if choice.has_project else _NO_PROJECT]),
+        *labelled("stack", [] if len(stacks) != 1 else [_stack(common) if choice.has_project else _NO_PROJECT]),
     ]
     yield _ranking(choice, with_stack=len(stacks) > 1)
-    yield labelled("not known", [(machine.name, _unknown(machine)) for machine in choice.unranked])
+    yield labelled("not known", [(machine.name, _unknown(choice, machine)) for machine in choice.unranked])
     yield labelled("excluded", [(machine.name, machine.obstacle) for machine in choice.impossible])
 
 
@@ -45,8 +45,7 @@ def _work(choice: HardwareChoice) -> str:
     level = choice.level
     items = f"{choice.items:,.0f}" if choice.items < 1e6 else f"{choice.items / 1e6:g} million"
     if choice.times is not None and level is None:
-        reference = choice.times.reference
-        return f"times relative to one {reference}: nobody published how long an item takes, or sources disagree"
+        return "relative to the first machine: nobody published how long an item takes, or sources disagree"
     if level is None:
         return f"{items} items"
     return f"{items} {level.unit} of {level.task}, {level.mode}"
@@ -77,7 +76,7 @@ def _prices(choice: HardwareChoice) -> Iterator[str]:
         region = f", {', '.join(_regions(choice))}" if len(_regions(choice)) == 1 else ""
         yield f"{choice.prices.currency} by the hour, {kind}, of {days}{region}"
     for reason, number in sorted(choice.prices.left_out.items()):
-        yield f"{number:,} rows not used: {reason}"
+        yield f"{count(number, 'row')} not used: {reason}"
 
 
 def _regions(choice: HardwareChoice) -> list[str]:
@@ -112,7 +111,8 @@ def _amount(choice: HardwareChoice, machine: MachineChoice, name: str) -> str:
     if amount is None:
         return "not known"
     if choice.level is None:
-        return f"{_digits(amount.speedup)} x [{_digits(amount.low)}, {_digits(amount.high)}]"
+        ratio = choice.advantage(choice.ranked[0], machine, name)
+        return "not known" if ratio is None else f"{_money(ratio)} x {name}"
     return duration_interval(amount) if name == TIME else f"{_money(amount)} {choice.prices.currency}"
 
 
@@ -152,11 +152,12 @@ def _framework(one: StackOnMachine) -> str:
     return f"{one.framework} {one.version}{build}{settings}"
 
 
-def _unknown(machine: MachineChoice) -> str:
+def _unknown(choice: HardwareChoice, machine: MachineChoice) -> str:
     """Return why a machine has no place in the ranking, with its time if only the price is missing."""
     if machine.unknown or machine.seconds is None:
         return machine.unknown or "its time is not known"
-    return f"its price is not known; {duration_interval(machine.seconds)}"
+    time = f"; {duration_interval(machine.seconds)}" if choice.level is not None else ""
+    return f"its price is not known{time}"
 
 
 def hardware_choice_document(choice: HardwareChoice) -> dict[str, Any]:
@@ -210,8 +211,10 @@ def _machine_record(choice: HardwareChoice, machine: MachineChoice) -> dict[str,
             }
             for one in machine.stack
         ],
-        "seconds": _interval(machine.seconds),
-        "cost": _interval(machine.cost),
+        "seconds": _interval(machine.seconds if choice.level is not None else None),
+        "cost": _interval(machine.cost if choice.level is not None else None),
+        "times_of_first": _interval(choice.advantage(first, machine, TIME)),
+        "costs_of_first": _interval(choice.advantage(first, machine, COST)),
         "price": None
         if price is None
         else {

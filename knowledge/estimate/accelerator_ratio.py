@@ -248,10 +248,13 @@ def relative_speeds(
         Means (n,) and covariances (n, n) of the log speed-ups. The reference itself has the speed-up 1.
     """
     others = [name for name in accelerators if name != reference]
+    all_means, all_covariances = np.zeros(len(accelerators)), np.zeros((len(accelerators), len(accelerators)))
+    if not others:
+        return all_means, all_covariances
     # A name may stand for several variants: any of them is meant.
     variants = [[(one, other) for one in variants_of(name) for other in variants_of(reference)] for name in others]
     targets = [_target(*pair, regime, *task) for task in tasks for listed in variants for pair in listed]
-    means, covariances = model.predict(targets) if targets else (np.zeros(0), np.zeros((0, 0)))
+    means, covariances = model.predict(targets)
     # Averages over variants, by task and accelerator.
     owners = [place for place, listed in enumerate(variants) for _ in listed]
     average = np.array([[(owner == place) / len(variants[place]) for owner in owners] for place in range(len(others))])
@@ -259,14 +262,13 @@ def relative_speeds(
     by_task = of_task @ average.T
     width = len(owners)
     blocks = [covariances[i * width : (i + 1) * width, i * width : (i + 1) * width] for i in range(len(tasks))]
-    total = np.mean([average @ block @ average.T for block in blocks], axis=0) if others else np.zeros((0, 0))
+    total = np.mean([average @ block @ average.T for block in blocks], axis=0)
     centred = by_task - by_task.mean(axis=0)
     spread = (of_task - by_task[:, owners]) ** 2 @ average.T
     # The program has a configuration of its own, which each accelerator runs differently, also the reference.
     own = statistics.fmean(_of_publishers(variances).values())
     total = total + centred.T @ centred / len(tasks) + np.diag(spread.mean(axis=0)) + own * (1 + np.eye(len(others)))
     places = [accelerators.index(name) for name in others]
-    all_means, all_covariances = np.zeros(len(accelerators)), np.zeros((len(accelerators), len(accelerators)))
     all_means[places], all_covariances[np.ix_(places, places)] = by_task.mean(axis=0), total
     return all_means, all_covariances
 

@@ -18,21 +18,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.accelerator_ratio import ROW, RatioModel, relative_speeds, selected
 from knowledge.estimate.gain_space import Array
 from knowledge.estimate.scaling_model import Enlargement, ScalingModel
 from knowledge.evidence.accelerator_pairs import AcceleratorPair
 from knowledge.evidence.accelerator_rows import TO_QUALITY, AcceleratorRow
-from knowledge.evidence.paired_ratio import student_quantile
 
-TYPICAL_SPREAD = 0.24
-"""Standard deviation of the logarithm of the time between configurations of a task, where one alone was published: the
-median of 24 tasks with at least three, in the default precision (`python -m benchmarks.machine_times`)."""
+CONFIGURATION_SPREAD, PUBLISHER_SPREAD = 0.24, 0.29
+"""Least standard deviations of the logarithm of a time: between the configurations of a publisher, and between
+publishers. The first is the median of 72 tasks in a precision, the second the root mean square of 8: few were published
+by several (`python -m benchmarks.machine_times`). The user's program is another publisher's."""
 WIDEST_SPREAD = math.log(4)
 """Largest standard deviation between configurations: beyond it, sources count different items, such as batches. The
 bound is a judgement."""
-_QUERIES = "queries"
+_COUNTED = ("items", "images", "samples", "sequences")
+"""Units that publishers use for one and the same: an input of the model."""
+_NOT_ITEMS = (TO_QUALITY, "queries", "latency")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +67,7 @@ class ReferenceTime:
         unit: What an item is.
         reference: Name of the accelerator.
         mean: Natural logarithm of the seconds.
-        variance: Its variance, with that between configurations.
-        spread: Standard deviation of the logarithm between configurations.
-        quantile: Number of standard deviations from the mean to an end of the interval.
+        variance: Its variance, with those between publishers and between configurations.
         rows: Number of published times.
         configurations: Number of published configurations.
         sources: Who published them.
@@ -79,8 +79,6 @@ class ReferenceTime:
     reference: str
     mean: float
     variance: float
-    spread: float
-    quantile: float
     rows: int
     configurations: int
     sources: tuple[str, ...]
@@ -88,7 +86,7 @@ class ReferenceTime:
     @property
     def seconds(self) -> Ratio:
         """The time, as a ratio to one second."""
-        return Ratio(mean=self.mean, variance=self.variance, quantile=self.quantile)
+        return Ratio(mean=self.mean, variance=self.variance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +101,7 @@ class MachineTimes:
         covariances: Covariances of these (n x n).
         regime: One of :data:`knowledge.evidence.accelerator_rows.REGIMES`.
         pairs: Number of published pairs of accelerators that the speeds rest on.
-        direct: Number of published rows of each machine's accelerator at the tasks (n).
+        direct: Number of published times of each machine's accelerator at the tasks in the regime (n).
     """
 
     machines: tuple[MachineSize, ...]
@@ -159,7 +157,7 @@ class PublishedTimes:
         tasks = [task for task in tasks if task in compared]
         if not tasks:
             return None
-        typical, rows = self._typical(tasks, regime)
+        typical, rows = self.typical(tasks, regime)
         names = list(dict.fromkeys([*(m.accelerator for m in machines), *(row.accelerator for row in rows)]))
         counts = Counter(row.accelerator for row in rows)
         reference = min(names, key=lambda name: (-counts[name], name))
@@ -177,7 +175,8 @@ class PublishedTimes:
             level = level_of(rows, speeds, reference, error=self.variances[ROW])
         places = [place[machine.accelerator] for machine in machines]
         sizes, losses = self._sizes(machines, typical)
-        listed = Counter(row.accelerator for row in self.rows if (row.task, row.mode) in tasks)
+        of_regime = (row for row in self.rows if (row.task, row.mode) in tasks and row.regime_of_batch == regime)
+        listed = Counter(row.accelerator for row in of_regime)
         return MachineTimes(
             machines=tuple(machines),
             reference=reference,
@@ -189,17 +188,17 @@ class PublishedTimes:
             direct=tuple(listed[machine.accelerator] for machine in machines),
         )
 
-    def _typical(self, tasks: Sequence[tuple[str, str]], regime: str) -> tuple[tuple[str, str], list[AcceleratorRow]]:
+    def typical(self, tasks: Sequence[tuple[str, str]], regime: str) -> tuple[tuple[str, str], list[AcceleratorRow]]:
         """Return the first task with published times of a single accelerator, and these: the fastest batch of each."""
         for task in tasks:
             fastest: dict[tuple[str, str, str], AcceleratorRow] = {}
             for row in self.rows:
                 is_of_task = (row.task, row.mode, row.regime_of_batch, row.count) == (*task, regime, 1)
-                if is_of_task and row.unit not in (TO_QUALITY, _QUERIES):
+                if is_of_task and row.unit not in _NOT_ITEMS:
                     key = (row.source, row.configuration, row.accelerator)
                     fastest[key] = min(row, fastest.get(key, row), key=lambda row: row.seconds)
             if fastest:
-                return task, list(fastest.values())
+                return task, _of_one_unit(list(fastest.values()))
         return tasks[0], []
 
     def _sizes(self, machines: Sequence[MachineSize], task: tuple[str, str]) -> tuple[Array, Array]:
@@ -239,19 +238,13 @@ def level_of(
         reference: Name of the reference.
         error: Variance of the logarithm of one published time.
     """
-    by_configuration: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
-    for row in rows:
-        mean, variance = speeds[row.accelerator]
-        key = (row.source, row.configuration)
-        by_configuration[key].append((math.log(row.seconds) + mean, variance + error))
-    levels = [_weighted(listed) for listed in by_configuration.values()]
-    mean = statistics.fmean(level for level, _ in levels)
-    own_error = statistics.fmean(variance for _, variance in levels) / len(levels)
-    spread, quantile = TYPICAL_SPREAD**2, NORMAL_QUANTILE
-    if len(levels) > 2:
-        spread = statistics.variance(level for level, _ in levels)
-        quantile = student_quantile(0.975, len(levels) - 1)
-    if math.sqrt(spread) > WIDEST_SPREAD:
+    by_publisher = levels_by_publisher(rows, speeds, error=error)
+    levels = [statistics.fmean(level for level, _ in listed) for listed in by_publisher.values()]
+    errors = [variance for listed in by_publisher.values() for _, variance in listed]
+    count = len(errors)
+    own_between, own_within = spreads_of(by_publisher)
+    between, within = max(PUBLISHER_SPREAD, own_between) ** 2, max(CONFIGURATION_SPREAD, own_within) ** 2
+    if math.sqrt(between + within) > WIDEST_SPREAD:
         return None
     units = Counter(row.unit for row in rows)
     return ReferenceTime(
@@ -259,14 +252,50 @@ def level_of(
         mode=rows[0].mode,
         unit=min(units, key=lambda unit: (-units[unit], unit)),
         reference=reference,
-        mean=mean,
-        variance=own_error + spread * (1 + 1 / len(levels)),
-        spread=math.sqrt(spread),
-        quantile=quantile,
+        mean=statistics.fmean(levels),
+        variance=statistics.fmean(errors) / count + between * (1 + 1 / len(levels)) + within * (1 + 1 / count),
         rows=len(rows),
-        configurations=len(levels),
+        configurations=count,
         sources=tuple(sorted({row.source for row in rows})),
     )
+
+
+def levels_by_publisher(
+    rows: Sequence[AcceleratorRow], speeds: Mapping[str, tuple[float, float]], *, error: float
+) -> dict[str, list[tuple[float, float]]]:
+    """Return the logarithm of the time on the reference, and its variance, of each configuration of each publisher.
+
+    The arguments are those of :func:`level_of`.
+    """
+    by_configuration: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for row in rows:
+        mean, variance = speeds[row.accelerator]
+        by_configuration[row.publisher, row.configuration].append((math.log(row.seconds) + mean, variance + error))
+    by_publisher: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for (publisher, _), listed in by_configuration.items():
+        by_publisher[publisher].append(_weighted(listed))
+    return dict(by_publisher)
+
+
+def spreads_of(by_publisher: Mapping[str, Sequence[tuple[float, float]]]) -> tuple[float, float]:
+    """Return the standard deviations of levels between publishers and between the configurations of one.
+
+    Each is 0 if there is only one.
+    """
+    levels = [[level for level, _ in listed] for listed in by_publisher.values()]
+    means = [statistics.fmean(listed) for listed in levels]
+    within = [statistics.variance(listed) for listed in levels if len(listed) > 1]
+    return (
+        statistics.stdev(means) if len(means) > 1 else 0.0,
+        math.sqrt(statistics.fmean(within)) if within else 0.0,
+    )
+
+
+def _of_one_unit(rows: Sequence[AcceleratorRow]) -> list[AcceleratorRow]:
+    """Return the rows with the most frequent unit; units that mean an input of the model count as one."""
+    units = ["items" if row.unit in _COUNTED else row.unit for row in rows]
+    (usual, _), *_ = Counter(units).most_common(1)
+    return [row for row, unit in zip(rows, units, strict=True) if unit == usual]
 
 
 def _weighted(values: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -61,6 +61,11 @@ class AcceleratorRow:
     year: int
 
     @property
+    def publisher(self) -> str:
+        """The source without the round of MLPerf."""
+        return self.source.partition(" v")[0]
+
+    @property
     def regime_of_batch(self) -> str:
         """The regime, with regard to the batch size: few requests at a time do not fill an accelerator."""
         is_small = self.batch.isdecimal() and int(self.batch) <= _FEW_REQUESTS

@@ -24,13 +24,17 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.identity import StrictRecord
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator
 from knowledge.hardware.profiles import name_hint
-from knowledge.hardware.shipped_machines import ShippedMachine, find_machine
+from knowledge.hardware.shipped_machines import ShippedMachine, find_machine, shipped_machines
 from knowledge.records import RecordError, parse_yaml, value_from
 
 MOST_BYTES = 256 * 2**20
 """Largest price file. The largest catalogue of SkyPilot that was seen is a tenth of it."""
 _PROFILE_SUFFIXES = (".yaml", ".yml", ".json")
 _CURRENCY = re.compile("[A-Z]{3}")
+_ENCODING = "utf-8-sig"
+"""UTF-8, with or without a byte-order mark."""
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?")
+_COUNT_OF_DEVICES = re.compile(r"\d{1,4}(\.0*)?")
 _FORMAT = "it has `currency`, `date`, `region` and `prices`, with `NAME: {on-demand: 1.006, spot: 0.43}`"
 _TYPE, _PRICE, _REGION, _SPOT, _ZONE = "InstanceType", "Price", "Region", "SpotPrice", "AvailabilityZone"
 _ACCELERATOR, _COUNT = "AcceleratorName", "AcceleratorCount"
@@ -40,7 +44,7 @@ _VARIANTS = {"A100": "a100-sxm4-40gb", "V100": "v100-sxm2-16gb"}
 _UNKNOWN_INSTANCE = "prices of instances that this program does not know"
 _NO_PRICE = "prices of known instances that are not stated"
 
-Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +92,7 @@ class PriceList:
         """Return the lowest price of a machine, in one region or in any; ``None`` if there is none."""
         prices = [
             (hourly, price)
-            for price in self.prices.get(machine, ())
+            for price in self.prices.get(_canonical_name(machine) or machine, ())
             if region in (None, price.region) and (hourly := price.hourly(spot=spot)) is not None
         ]
         return min(prices, key=lambda pair: (pair[0], pair[1].region))[1] if prices else None
@@ -135,7 +139,8 @@ def read_prices(paths: Sequence[Path], *, date: datetime.date | None = None) -> 
     currencies: dict[str, Path] = {}
     for path in paths:
         of_file: dict[tuple[str, str], MachinePrice] = {}
-        for price in _catalogue(path, date, left_out) if path.suffix == ".csv" else _own_file(path, date):
+        is_catalogue = path.suffix.lower() == ".csv"
+        for price in _catalogue(path, date, left_out) if is_catalogue else _own_file(path, date):
             currencies.setdefault(price.currency, path)
             key = (price.machine, price.region)
             # A catalogue has a row for each availability zone, and may have several rows of an instance.
@@ -194,13 +199,16 @@ def _own_file(path: Path, date: datetime.date | None) -> Iterator[MachinePrice]:
 def _parse(path: Path) -> _File:
     try:
         _check_size(path)
-        document: Any = parse_yaml(path.read_text(encoding="utf-8"))
+        document: Any = parse_yaml(path.read_text(encoding=_ENCODING))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the price file `{path}` cannot be read: {error}") from None
     except ValueError as error:
         raise InputError(f"the price file `{path}` is not YAML: {error}") from None
     if not isinstance(document, dict):
         raise InputError(f"the price file `{path}` is not a table of fields", hint=_FORMAT)
+    wrong = [name for name, entry in _entries(document).items() if not isinstance(entry, dict)]
+    if wrong:
+        raise InputError(f"the price file `{path}` has a wrong field `prices.{wrong[0]}`: not a table", hint=_FORMAT)
     try:
         content = value_from(_File, document)
     except RecordError as error:
@@ -215,19 +223,33 @@ def _parse(path: Path) -> _File:
 
 def _machine_name(name: str, path: Path) -> str:
     """Return the name of the profile of a priced machine; that of a profile in a file is the path of the file."""
-    machine = find_machine(name)
+    machine = _canonical_name(name)
     if machine is not None:
-        return machine.name
+        return machine
     if Path(name).suffix in _PROFILE_SUFFIXES:
         return name
     raise InputError(f"`{path}` has a price of `{name}`, and there is no such machine", hint=name_hint(name))
+
+
+def _entries(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    entries = document.get("prices")
+    return entries if isinstance(entries, dict) else {}
+
+
+def _canonical_name(name: str) -> str | None:
+    """Return the name of a shipped profile or a cloud instance; a short name of an accelerator stands for its model."""
+    machine = find_machine(name)
+    if machine is None:
+        return None
+    model = machine.model.name if machine.model is not None and not machine.provider else ""
+    return model if model in shipped_machines() else machine.name
 
 
 def _catalogue(path: Path, date: datetime.date | None, left_out: dict[str, int]) -> Iterator[MachinePrice]:
     """Yield the prices of the known instances in a catalogue of SkyPilot; count the other rows."""
     try:
         _check_size(path)
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding=_ENCODING, newline="") as file:
             yield from _rows(path, csv.DictReader(file), date, left_out)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"the price catalogue `{path}` cannot be read: {error}") from None
@@ -261,7 +283,7 @@ def _rows(
         if not instance:
             model = find_accelerator(_VARIANTS.get(name, name))
             number = row.get(_COUNT) or ""
-            if model is not None and number.replace(".", "", 1).isdecimal():
+            if model is not None and _COUNT_OF_DEVICES.fullmatch(number):
                 accelerators[model, int(float(number)), zone] = amounts
         elif machine is None:
             left_out[_UNKNOWN_INSTANCE] += 1
@@ -322,10 +344,7 @@ def _amount(path: Path, line: int, column: str, text: str | None) -> float | Non
     """Return a price in a row; ``None`` if it is empty."""
     if not text:
         return None
-    try:
-        amount = float(text)
-    except ValueError:
-        amount = math.nan
+    amount = float(text) if _NUMBER.fullmatch(text) else math.nan
     if not (math.isfinite(amount) and amount >= 0):
         raise InputError(f"`{path}` line {line} has a wrong `{column}`: `{text}` is not a price")
     return amount or None

@@ -59,6 +59,9 @@ def test_a_machine_may_be_spelled_in_any_way(tmp_path: Path, name: str) -> None:
         (f"{OWN}  g5.xlarge: {{on-demand: -1}}\n", "wrong field `prices.g5.xlarge.on-demand`"),
         (f"{OWN}  g5.xlarge: {{on-demand: 0}}\n", "wrong field `prices.g5.xlarge.on-demand`"),
         (f"{OWN}  g5.xlarge: {{on-demand: .nan}}\n", "wrong field `prices.g5.xlarge.on-demand`"),
+        (f"{OWN}  g5.xlarge: {{on-demand: true}}\n", "wrong field `prices.g5.xlarge.on-demand`"),
+        (f"{OWN}  g5.xlarge: 2\n", "wrong field `prices.g5.xlarge`: not a table"),
+        (f"{OWN}  h100: {{spot: 1}}\n  h100-sxm5-80gb: {{spot: 2}}\n", "two prices of `h100-sxm5-80gb`"),
         (f"{OWN}  g5.xlargee: {{on-demand: 1}}\n", "a price of `g5.xlargee`, and there is no such machine"),
         (f"{OWN}  g5.xlarge: {{}}\n", "states no price of `g5.xlarge`"),
         (f"{OWN}  rtx4090: {{spot: 1}}\n  RTX 4090: {{spot: 1}}\n", "two prices of `rtx4090`"),
@@ -121,6 +124,7 @@ def test_the_accelerators_of_google_are_added_to_their_hosts(tmp_path: Path) -> 
     ("text", "message"),
     [
         (f"{HEAD}g5.xlarge,A10G,1,4,16,cheap,us-east-1,,,a\n", "line 2 has a wrong `Price`: `cheap`"),
+        (f"{HEAD}g5.xlarge,A10G,1,4,16,1_000,us-east-1,,,a\n", "line 2 has a wrong `Price`: `1_000`"),
         (f"{HEAD}g5.xlarge,A10G,1,4,16,-1,us-east-1,,,a\n", "line 2 has a wrong `Price`: `-1`"),
         ("a,b\n1,2\n", "has no column `InstanceType`"),
     ],
@@ -128,6 +132,14 @@ def test_the_accelerators_of_google_are_added_to_their_hosts(tmp_path: Path) -> 
 def test_a_wrong_catalogue_is_one_error(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_prices([written(tmp_path, text, "vms.csv")], date=DAY)
+
+
+def test_a_catalogue_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    text = f"\ufeff{HEAD}g5.xlarge,A10G,1,4,16,1.006,us-east-1,,,a\n,A100,{'9' * 400},,,1,us-east-1,,,a\n"
+
+    read = read_prices([written(tmp_path, text, "VMS.CSV")], date=DAY)
+
+    assert list(read.prices) == ["g5.xlarge"]
 
 
 def test_a_catalogue_needs_a_date(tmp_path: Path) -> None:
