@@ -221,56 +221,56 @@ def _blend(means: Array, covariances: Array, variances: Mapping[str, float]) -> 
     The program has a configuration of its own, which two accelerators run differently, too.
     """
     variance = float(covariances.diagonal().mean() + means.var())
-    variance += 2 * statistics.fmean(_of_publishers(variances).values())
+    variance += 2 * configuration_variance(variances)
     return Ratio(mean=float(means.mean()), variance=variance)
 
 
 def relative_speeds(
-    model: RatioModel,
-    variances: Mapping[str, float],
-    accelerators: Sequence[str],
-    *,
-    reference: str,
-    tasks: Sequence[tuple[str, str]],
-    regime: str,
+    model: RatioModel, accelerators: Sequence[str], *, reference: str, tasks: Sequence[tuple[str, str]], regime: str
 ) -> tuple[Array, Array]:
-    """Predict how much faster accelerators are than one of them, all at one program that is like any of some tasks.
+    """Predict how much faster accelerators are than one of them at some tasks, without the noise of a configuration.
 
     Args:
         model: The model, conditioned on pairs of the accelerators.
-        variances: Variances, as :func:`fit_ratios` returns them.
         accelerators: Different names in the catalogue (n,).
         reference: Name of the accelerator that they are compared with.
-        tasks: Task and mode of each part of the workload.
+        tasks: Tasks and their modes (k,).
         regime: One of :data:`knowledge.evidence.accelerator_rows.REGIMES`.
 
     Returns:
-        Means (n,) and covariances (n, n) of the log speed-ups. The reference itself has the speed-up 1.
+        Means (k, n) and covariances (k, n, k, n) of the log speed-ups. The reference itself has the speed-up 1.
     """
-    others = [name for name in accelerators if name != reference]
-    all_means, all_covariances = np.zeros(len(accelerators)), np.zeros((len(accelerators), len(accelerators)))
+    others = [place for place, name in enumerate(accelerators) if name != reference]
+    means = np.zeros((len(tasks), len(accelerators)))
+    covariances = np.zeros(means.shape * 2)
     if not others:
-        return all_means, all_covariances
+        return means, covariances
     # A name may stand for several variants: any of them is meant.
-    variants = [[(one, other) for one in variants_of(name) for other in variants_of(reference)] for name in others]
+    variants = [
+        [(one, other) for one in variants_of(accelerators[place]) for other in variants_of(reference)]
+        for place in others
+    ]
+    owners = [place for place, listed in zip(others, variants, strict=True) for _ in listed]
+    average = np.zeros((len(accelerators), len(owners)))
+    average[owners, range(len(owners))] = [1 / len(listed) for listed in variants for _ in listed]
     targets = [_target(*pair, regime, *task) for task in tasks for listed in variants for pair in listed]
-    means, covariances = model.predict(targets)
-    # Averages over variants, by task and accelerator.
-    owners = [place for place, listed in enumerate(variants) for _ in listed]
-    average = np.array([[(owner == place) / len(variants[place]) for owner in owners] for place in range(len(others))])
-    of_task = means.reshape(len(tasks), len(owners))
-    by_task = of_task @ average.T
-    width = len(owners)
-    blocks = [covariances[i * width : (i + 1) * width, i * width : (i + 1) * width] for i in range(len(tasks))]
-    total = np.mean([average @ block @ average.T for block in blocks], axis=0)
-    centred = by_task - by_task.mean(axis=0)
-    spread = (of_task - by_task[:, owners]) ** 2 @ average.T
-    # The program has a configuration of its own, which each accelerator runs differently, also the reference.
-    own = statistics.fmean(_of_publishers(variances).values())
-    total = total + centred.T @ centred / len(tasks) + np.diag(spread.mean(axis=0)) + own * (1 + np.eye(len(others)))
-    places = [accelerators.index(name) for name in others]
-    all_means[places], all_covariances[np.ix_(places, places)] = by_task.mean(axis=0), total
-    return all_means, all_covariances
+    each, spread = model.predict(targets)
+    each, spread = each.reshape(len(tasks), -1), spread.reshape(len(tasks), len(owners), len(tasks), len(owners))
+    means = each @ average.T
+    covariances = np.einsum("ai,kilj,bj->kalb", average, spread, average)
+    between = (each - means[:, owners]) ** 2 @ average.T
+    for task, variances in enumerate(between):
+        covariances[task, :, task, :] += np.diag(variances)
+    return means, covariances
+
+
+def configuration_variance(variances: Mapping[str, float]) -> float:
+    """Return by how much the log speed of an accelerator differs between programs that are alike.
+
+    Args:
+        variances: Variances, as :func:`fit_ratios` returns them.
+    """
+    return statistics.fmean(_of_publishers(variances).values())
 
 
 def _target(accelerator: str, reference: str, regime: str, task: str, mode: str) -> AcceleratorPair:

@@ -17,6 +17,7 @@ import numpy as np
 from knowledge.estimate.accelerator_ratio import evenly, without_groups
 from knowledge.estimate.gain_fit import maximise_likelihood
 from knowledge.estimate.gain_space import Array, equal, half_shared
+from knowledge.evidence.accelerator_rows import AcceleratorRow
 from knowledge.evidence.scaling_pairs import ScalingPair
 from knowledge.hardware.accelerators import find_accelerator
 
@@ -48,6 +49,7 @@ class Enlargement:
         few: The smaller number.
         many: The larger number.
         machine: Number of accelerators of one machine.
+        configuration: What a publisher's configuration is called; empty for one that nobody published.
     """
 
     task: str
@@ -57,12 +59,13 @@ class Enlargement:
     few: int
     many: int
     machine: int = MACHINE
+    configuration: tuple[str, ...] = ()
 
 
 def fit_scaling(pairs: Sequence[ScalingPair]) -> dict[str, float]:
     """Return the variance of each effect and of the noise that maximise the marginal likelihood."""
     pairs = evenly(pairs, MOST_PAIRS)
-    space = _Space([_enlargement(pair) for pair in pairs], pairs)
+    space = _Space([_enlargement(pair) for pair in pairs])
     parts = np.stack([*(space.covariance({effect: 1.0}) for effect in EFFECTS), _row_noise(pairs)])
     fitted = maximise_likelihood(
         np.array([pair.mean for pair in pairs]),
@@ -89,21 +92,21 @@ class ScalingModel:
         self._terms = {effect: variances[" ".join(effect)] for effect in EFFECTS}
         self._known = [_enlargement(pair) for pair in self.pairs]
         noise = variances[ROW] * _row_noise(self.pairs) + _JITTER * np.eye(len(self.pairs))
-        effects = _Space(self._known, self.pairs).covariance(self._terms)
+        effects = _Space(self._known).covariance(self._terms)
         self._inverse: Array = np.linalg.inv(effects + noise)
         self._means: Array = np.array([pair.mean for pair in self.pairs])
 
     def predict(self, targets: Sequence[Enlargement]) -> tuple[Array, Array]:
-        """Predict log efficiencies, each of a configuration that nobody published.
+        """Predict log efficiencies.
 
         Args:
-            targets: What to predict; all are of one configuration.
+            targets: What to predict; all without a published configuration are of one.
 
         Returns:
             Means (n,) and covariances (n, n).
         """
         count = len(self.pairs)
-        space = _Space([*self._known, *targets], [*self.pairs, *([None] * len(targets))])
+        space = _Space([*self._known, *targets])
         covariance = space.covariance(self._terms)
         cross = covariance[count:, :count]
         weights = cross @ self._inverse
@@ -124,12 +127,13 @@ def _enlargement(pair: ScalingPair) -> Enlargement:
         accelerator=pair.accelerator,
         few=pair.few,
         many=pair.many,
+        configuration=configuration_of(pair),
     )
 
 
 def _row_noise(pairs: Sequence[ScalingPair]) -> Array:
     """Return the covariance (n, n) of the noise of rows of unit variance; pairs share that of a common row."""
-    keys = [(*_configuration(pair), pair.batch) for pair in pairs]
+    keys = [(*configuration_of(pair), pair.accelerator, pair.batch) for pair in pairs]
     every: list[object] = []
     for key, pair in zip(keys, pairs, strict=True):
         every += [(key, pair.few), (key, pair.many)]
@@ -139,22 +143,18 @@ def _row_noise(pairs: Sequence[ScalingPair]) -> Array:
 class _Space:
     """Enlargements, and how much of each effect any two of them share."""
 
-    def __init__(self, targets: Sequence[Enlargement], pairs: Sequence[ScalingPair | None]) -> None:
-        """Those without a pair are of one configuration that nobody published."""
+    def __init__(self, targets: Sequence[Enlargement]) -> None:
         self._doublings = {
             INSIDE: np.array([_doublings(min(t.few, t.machine), min(t.many, t.machine)) for t in targets]),
             ACROSS: np.array([_doublings(max(t.few, t.machine), max(t.many, t.machine)) for t in targets]),
         }
-        configurations = [
-            _configuration(pair) if pair else (target.accelerator,) for pair, target in zip(pairs, targets, strict=True)
-        ]
         self._shared: dict[str, Array] = {
             "all": np.ones((len(targets), len(targets))),
             "quality": equal([t.is_to_quality for t in targets]),
             "task": equal([(t.task, t.mode, t.is_to_quality) for t in targets]),
             "link": equal([_link(t.accelerator) for t in targets]),
             "model": equal([t.accelerator for t in targets]),
-            "configuration": equal(configurations),
+            "configuration": equal([(*t.configuration, t.accelerator) for t in targets]),
         }
 
     def covariance(self, terms: Mapping[tuple[str, str], float]) -> Array:
@@ -169,8 +169,9 @@ class _Space:
         return total
 
 
-def _configuration(pair: ScalingPair) -> tuple[str, ...]:
-    return pair.source, pair.configuration, pair.regime, pair.task, pair.mode, pair.accelerator
+def configuration_of(published: ScalingPair | AcceleratorRow) -> tuple[str, ...]:
+    """Return what a publisher's configuration is called, for :class:`Enlargement`."""
+    return published.source, published.configuration, published.regime, published.task, published.mode
 
 
 def _doublings(few: int, many: int) -> float:

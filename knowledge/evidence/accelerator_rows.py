@@ -27,7 +27,7 @@ _LATENCIES = ("SingleStream", "MultiStream")
 TO_QUALITY = "trainings"
 """Unit of the times of MLPerf Training: one is a training to the quality that the round requires."""
 _KIND = "accelerator rows"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +46,7 @@ class AcceleratorRow:
         batch: Batch size; empty if it is not stated.
         seconds: Time of an item on all of them together: the median of equal rows.
         year: Year of the newest of these.
+        submitter: Who submitted it to MLPerf; empty for others.
     """
 
     source: str
@@ -59,11 +60,12 @@ class AcceleratorRow:
     batch: str
     seconds: float
     year: int
+    submitter: str = ""
 
     @property
     def publisher(self) -> str:
-        """The source without the round of MLPerf."""
-        return self.source.partition(" v")[0]
+        """Who measured it: the submitter to MLPerf, or the source."""
+        return self.submitter.lower() or self.source
 
     @property
     def regime_of_batch(self) -> str:
@@ -101,6 +103,7 @@ def accelerator_rows(observations: Iterable[Observation]) -> tuple[AcceleratorRo
             batch=str(batch),
             seconds=statistics.median(o.samples[0] for o, _ in listed),
             year=max(int(o.started_at[:4]) for o, _ in listed),
+            submitter=str(listed[0][0].indicator.parameters.get("submitter", "")),
         )
         for (source, task, mode, regime, words, count, name, batch), listed in sorted(groups.items())
     )
