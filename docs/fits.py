@@ -21,8 +21,10 @@ from knowledge.estimate.accelerator_ratio import fit_ratios
 from knowledge.estimate.cases import is_program
 from knowledge.estimate.gain_fit import fit_variances
 from knowledge.estimate.gain_terms import Variances
+from knowledge.estimate.machine_times import PublishedTimes
 from knowledge.estimate.model_cache import (
     ACCELERATORS,
+    LEVELS,
     OPERATIONS,
     SCALING,
     USUAL,
@@ -32,9 +34,10 @@ from knowledge.estimate.model_cache import (
     variances_record,
 )
 from knowledge.estimate.programs import Program, program_of_run
-from knowledge.estimate.scaling_model import fit_scaling
+from knowledge.estimate.scaling_model import ScalingModel, fit_scaling
+from knowledge.estimate.time_levels import fit_levels
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
-from knowledge.evidence.accelerator_rows import load_rows
+from knowledge.evidence.accelerator_rows import AcceleratorRow, load_rows
 from knowledge.evidence.block_evidence import BlockEvidence, load_evidence
 from knowledge.evidence.contrasts import Contrast
 from knowledge.evidence.scaling_pairs import scaling_pairs
@@ -95,6 +98,16 @@ def usual(fitted: Sequence[Variances]) -> Variances:
     )
 
 
+def times_variances(rows: Sequence[AcceleratorRow]) -> dict[str, dict[str, float]]:
+    """Return the variances of the models of times of machines: of accelerators, of their numbers, and of levels."""
+    pairs, numbers = accelerator_pairs(rows), scaling_pairs(rows)
+    ratios, scaling = fit_ratios(pairs), fit_scaling(numbers)
+    published = PublishedTimes(
+        rows=rows, pairs=pairs, scaling=ScalingModel(numbers, scaling), variances=ratios, levels={}
+    )
+    return {ACCELERATORS: ratios, SCALING: scaling, LEVELS: fit_levels(published.quality_priors())}
+
+
 def main() -> None:
     """Fit and write."""
     with open_knowledge_base("sqlite://") as store:
@@ -115,8 +128,7 @@ def main() -> None:
                 records[f"{USUAL}/{device}{suffix}"] = variances_record(usual(list(fitted.values())))
     # Nobody measured single operations on accelerators with several releases.
     records.setdefault(f"{USUAL}/cuda/{OPERATIONS}", records[f"{USUAL}/cuda"])
-    records[ACCELERATORS] = fit_ratios(accelerator_pairs(rows))
-    records[SCALING] = fit_scaling(scaling_pairs(rows))
+    records |= times_variances(rows)
     rounded = json.loads(json.dumps(records), parse_float=lambda text: float(f"{float(text):.6g}"))
     TARGET.write_text(json.dumps(rounded, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     print(f"{TARGET}: {len(records)} entries")

@@ -31,7 +31,7 @@ from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.identity import content_hash, plain
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.machine_times import MachineSize, MachineTimes, PublishedTimes, ReferenceTime
-from knowledge.estimate.model_cache import shipped_ratio_variances, shipped_scaling_variances
+from knowledge.estimate.model_cache import shipped_level_variances, shipped_ratio_variances, shipped_scaling_variances
 from knowledge.estimate.scaling_model import ScalingModel
 from knowledge.estimate.workloads import TASKS, Workload, find_workload, workload_catalogue
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
@@ -281,6 +281,7 @@ class _LazyTimes:
             pairs=accelerator_pairs(self.rows),
             scaling=ScalingModel(scaling_pairs(self.rows), shipped_scaling_variances()),
             variances=shipped_ratio_variances(),
+            levels=shipped_level_variances(),
         )
 
 

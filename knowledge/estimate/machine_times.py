@@ -12,8 +12,7 @@ machines.
 from __future__ import annotations
 
 import math
-import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,33 +20,21 @@ import numpy as np
 
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.accelerator_ratio import (
+    MOST_PAIRS,
     ROW,
     RatioModel,
     configuration_variance,
     relative_speeds,
     selected,
 )
-from knowledge.estimate.gain_model import robust_inverse
-from knowledge.estimate.gain_space import Array, equal
 from knowledge.estimate.scaling_model import Enlargement, ScalingModel, configuration_of
+from knowledge.estimate.time_levels import TimePrior, spread_variances
 from knowledge.evidence.accelerator_pairs import AcceleratorPair
-from knowledge.evidence.accelerator_rows import MLPERF, AcceleratorRow
+from knowledge.evidence.accelerator_rows import MLPERF, TO_QUALITY, AcceleratorRow
 
-CONFIGURATION_SPREAD, PUBLISHER_SPREAD = 0.24, 0.29
-"""Least standard deviations of the logarithm of a time: between the configurations of a publisher, and between
-publishers. The first is the median of 72 tasks in a precision, the second the root mean square of 8: few were published
-by several (`python -m benchmarks.machine_times`). The user's program is another publisher's."""
-WIDEST_SPREAD = math.log(4)
-"""Largest standard deviation between configurations: beyond it, sources count different items, such as batches. The
-bound is a judgement."""
 _COUNTED = ("items", "images", "samples", "sequences")
 """Units that publishers use for one and the same: an input of the model."""
 _NOT_ITEMS = ("queries", "latency")
-EXTRA=0.0
-ROWV=0.0
-ROBUST=True
-_ANY_LEVEL = 10.0**2
-"""Variance of the logarithm of a time of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +59,14 @@ class MachineSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceTime:
-    """The time of an item of a task on the reference accelerator.
+    """The time of an item of a task on a usual machine.
 
     Attributes:
         task: The task.
         mode: ``training`` or ``inference``.
         unit: What an item is.
-        reference: Name of the accelerator.
+        reference: Name of its accelerator: the most frequent of the published times.
+        count: Number of its accelerators.
         mean: Natural logarithm of the seconds.
         variance: Its variance, with those between publishers and between configurations.
         rows: Number of published times.
@@ -90,6 +78,7 @@ class ReferenceTime:
     mode: str
     unit: str
     reference: str
+    count: int
     mean: float
     variance: float
     rows: int
@@ -109,7 +98,7 @@ class MachineTimes:
     Attributes:
         machines: The machines (n).
         reference: Name of the reference accelerator.
-        level: The time of an item on it; ``None`` if nobody published one.
+        level: The time of an item on a usual machine with it; ``None`` if nobody published one.
         means: Mean log time of an item on each machine (n): of seconds, or without a level relative to the reference.
         covariances: Covariances of these (n x n).
         regime: One of :data:`knowledge.evidence.accelerator_rows.REGIMES`.
@@ -145,12 +134,14 @@ class PublishedTimes:
         pairs: Pairs of accelerators.
         scaling: The model of numbers of accelerators.
         variances: Variances of the model of accelerators.
+        levels: Variances of the levels of trainings to a quality (:func:`knowledge.estimate.time_levels.fit_levels`).
     """
 
     rows: Sequence[AcceleratorRow]
     pairs: Sequence[AcceleratorPair]
     scaling: ScalingModel
     variances: Mapping[str, float]
+    levels: Mapping[str, float]
 
     def predict(
         self, machines: Sequence[MachineSize], *, tasks: Sequence[tuple[str, str]], regime: str
@@ -163,55 +154,90 @@ class PublishedTimes:
             regime: One of :data:`knowledge.evidence.accelerator_rows.REGIMES`.
 
         Returns:
-            The times; ``None`` if no two accelerators were compared at one of the tasks.
+            The times; ``None`` if nothing is published for one of the tasks.
         """
         published = {(pair.task, pair.mode) for pair in self.pairs if pair.regime == regime}
         published |= {(row.task, row.mode) for row in self.rows if row.regime_of_batch == regime}
         tasks = [task for task in tasks if task in published]
-        if not tasks:
-            return None
-        typical, rows = self.typical(tasks, regime)
-        names = list(dict.fromkeys([*(m.accelerator for m in machines), *(row.accelerator for row in rows)]))
-        counts = Counter(row.accelerator for row in rows)
-        reference = min(names, key=lambda name: (-counts[name], name))
-        model = RatioModel(selected(self.pairs, names), self.variances)
-        speeds, errors = relative_speeds(model, names, reference=reference, tasks=tasks, regime=regime)
-        counts = Counter(row.count for row in rows) or Counter([1])
-        usual = min(counts, key=lambda count: (-counts[count], count))
-        asked = [*machines, MachineSize(accelerator=reference, count=usual)]
-        sizes, losses = self.scaling.predict(
-            [*(_enlargement_of(row, usual) for row in rows), *(_enlargement(m, typical, regime, usual) for m in asked)]
+        return self.times(machines, tasks=tasks, regime=regime) if tasks else None
+
+    def times(self, machines: Sequence[MachineSize], *, tasks: Sequence[tuple[str, str]], regime: str) -> MachineTimes:
+        """Predict the times of machines at a workload, also if nothing is published for its tasks.
+
+        The arguments are those of :meth:`predict`.
+        """
+        rows = self.typical(tasks, regime)
+        usual = _usual(rows, machines)
+        prior = self.prior([*machines, usual], rows, tasks=tasks, regime=regime)
+        variances = None
+        if rows:
+            # Trainings to a quality are the same for all, which nobody knows of items.
+            is_one_item = regime == MLPERF
+            variances = self.levels if is_one_item else spread_variances(prior, row=self.variances[ROW])
+        means, covariances = prior.condition(variances)
+        level = (
+            None if variances is None else _reference_time(rows, usual, float(means[-1]), float(covariances[-1, -1]))
         )
-        totals = [*(row.count for row in rows), *(machine.total for machine in asked)]
-        prior = _Prior(
-            places=np.array([names.index(one.accelerator) for one in [*rows, *asked]]),
-            speeds=speeds,
-            errors=errors,
-            sizes=sizes + np.log(totals),
-            losses=losses,
-            typical=tasks.index(typical),
-            configuration=configuration_variance(self.variances),
-            row=self.variances[ROW],
-        )
-        means, covariances, spreads = prior.condition(rows)
-        level = None
-        if spreads is not None:
-            level = _reference_time(rows, reference, float(means[-1]), float(covariances[-1, -1]))
         of_regime = (row for row in self.rows if (row.task, row.mode) in tasks and row.regime_of_batch == regime)
         listed = Counter(row.accelerator for row in of_regime)
         return MachineTimes(
             machines=tuple(machines),
-            reference=reference,
+            reference=usual.accelerator,
             level=level,
             means=tuple(means[:-1].tolist()),
             covariances=tuple(map(tuple, covariances[:-1, :-1].tolist())),
             regime=regime,
-            pairs=len(model.pairs),
+            pairs=min(len(self.pairs), MOST_PAIRS),
             direct=tuple(listed[machine.accelerator] for machine in machines),
         )
 
-    def typical(self, tasks: Sequence[tuple[str, str]], regime: str) -> tuple[tuple[str, str], list[AcceleratorRow]]:
-        """Return the first task with published times, and these: the fastest batch of each."""
+    def prior(
+        self,
+        machines: Sequence[MachineSize],
+        rows: Sequence[AcceleratorRow],
+        *,
+        tasks: Sequence[tuple[str, str]],
+        regime: str,
+    ) -> TimePrior:
+        """Return what is known of published times and of machines, but for the level of the times.
+
+        Args:
+            machines: The machines.
+            rows: The published times of one of the tasks; none for times relative to a usual machine.
+            tasks: Task and mode of each part of the workload.
+            regime: One of :data:`knowledge.evidence.accelerator_rows.REGIMES`.
+        """
+        usual = _usual(rows, machines)
+        typical = (rows[0].task, rows[0].mode) if rows else tasks[0]
+        accelerators = [*(row.accelerator for row in rows), *(machine.accelerator for machine in machines)]
+        names = list(dict.fromkeys([*accelerators, usual.accelerator]))
+        model = RatioModel(selected(self.pairs, names), self.variances)
+        speeds, errors = relative_speeds(model, names, reference=usual.accelerator, tasks=tasks, regime=regime)
+        sizes, losses = self.scaling.predict(
+            [
+                *(_enlargement_of(row, usual.total) for row in rows),
+                *(_enlargement(machine, usual.total, typical, regime) for machine in machines),
+            ]
+        )
+        totals = [*(row.count for row in rows), *(machine.total for machine in machines)]
+        return TimePrior(
+            rows=rows,
+            places=np.array([names.index(name) for name in accelerators]),
+            speeds=speeds,
+            errors=errors,
+            sizes=sizes + np.log(totals) - math.log(usual.total),
+            losses=losses,
+            typical=tasks.index(typical),
+            configuration=configuration_variance(self.variances),
+        )
+
+    def quality_priors(self) -> list[TimePrior]:
+        """Return what is known of the published times of each task that was trained to a quality."""
+        tasks = sorted({(row.task, row.mode) for row in self.rows if row.unit == TO_QUALITY})
+        return [self.prior([], self.typical([task], MLPERF), tasks=[task], regime=MLPERF) for task in tasks]
+
+    def typical(self, tasks: Sequence[tuple[str, str]], regime: str) -> list[AcceleratorRow]:
+        """Return the published times of the first task that has any: the fastest batch of each."""
         for task in tasks:
             fastest: dict[tuple[str, str, str, int], AcceleratorRow] = {}
             for row in self.rows:
@@ -220,83 +246,25 @@ class PublishedTimes:
                     key = (row.source, row.configuration, row.accelerator, row.count)
                     fastest[key] = min(row, fastest.get(key, row), key=lambda row: row.seconds)
             if fastest:
-                return task, _of_one_unit(list(fastest.values()))
-        return tasks[0], []
+                return _of_one_unit(list(fastest.values()))
+        return []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Prior:
-    """What is known of the times of published rows (m) and of machines (n), before the level of the rows is.
-
-    Attributes:
-        places: Number of the accelerator of each (m + n,).
-        speeds: Log speeds of accelerators at each task (k, a).
-        errors: Their covariances (k, a, k, a).
-        sizes: Log speeds of all accelerators of each together, relative to one (m + n,).
-        losses: Their covariances (m + n, m + n).
-        typical: Number of the task of the rows.
-        configuration: Variance of the speed of an accelerator in a configuration.
-        row: Variance of the logarithm of a published time.
-    """
-
-    places: Array
-    speeds: Array
-    errors: Array
-    sizes: Array
-    losses: Array
-    typical: int
-    configuration: float
-    row: float
-
-    def condition(self, rows: Sequence[AcceleratorRow]) -> tuple[Array, Array, tuple[float, float] | None]:
-        """Return log times of the machines, given published times.
-
-        The program of the machines is like that of any of the tasks.
-
-        Returns:
-            Means (n,), covariances (n, n), and the standard deviations between publishers and configurations; ``None``
-            if there are no rows, or if they differ so much that their sources must mean different items.
-        """
-        number = len(rows)
-        known, asked = self.places[:number], self.places[number:]
-        logs = np.log([row.seconds for row in rows])
-        levels = logs + self.speeds[self.typical, known] + self.sizes[:number]
-        spreads = _spreads(rows, levels.tolist()) if rows else None
-        at_task = EXTRA
-        own = (self.configuration + at_task) * (asked[:, None] == asked)
-        of_typical = self.errors[self.typical][:, self.typical]
-        effects = of_typical[np.ix_(known, known)] + self.losses[:number, :number] + at_task * (known[:, None] == known)
-        if spreads is not None:
-            between, within = (spread**2 for spread in spreads)
-            effects = effects + between * equal([row.publisher for row in rows]) + _ANY_LEVEL
-            noise = within * equal([configuration_of(row) for row in rows]) + (ROWV or self.row) * np.eye(number)
-            noise += self.configuration * equal([(configuration_of(row), row.accelerator) for row in rows])
-            centre = levels.mean()
-            if ROBUST: inverse = robust_inverse(effects, noise, levels - centre, np.ones(number, dtype=bool))
-            else: inverse = np.linalg.inv(effects + noise)
-            own = own + between + within + _ANY_LEVEL
-        means, covariances = [], []
-        for task in range(len(self.speeds)):
-            mean = -self.speeds[task, asked] - self.sizes[number:]
-            covariance = self.errors[task][:, task][np.ix_(asked, asked)] + self.losses[number:, number:] + own
-            if spreads is not None:
-                cross = self.errors[task][:, self.typical][np.ix_(asked, known)] + self.losses[number:, :number]
-                cross = cross + at_task * (asked[:, None] == known) + _ANY_LEVEL
-                weights = cross @ inverse
-                mean = mean + centre + weights @ (levels - centre)
-                covariance = covariance - weights @ cross.T
-            means.append(mean)
-            covariances.append(covariance)
-        every = np.array(means)
-        centred = every - every.mean(axis=0)
-        return every.mean(axis=0), np.mean(covariances, axis=0) + centred.T @ centred / len(every), spreads
+def _usual(rows: Sequence[AcceleratorRow], machines: Sequence[MachineSize]) -> MachineSize:
+    """Return the machine that speeds are relative to: the most frequent accelerator, and the most frequent number."""
+    counts = Counter(row.accelerator for row in rows) or Counter(machine.accelerator for machine in machines)
+    numbers = Counter(row.count for row in rows) or Counter([1])
+    return MachineSize(
+        accelerator=min(counts, key=lambda name: (-counts[name], name)),
+        count=min(numbers, key=lambda number: (-numbers[number], number)),
+    )
 
 
-def _enlargement(machine: MachineSize, task: tuple[str, str], regime: str, usual: int) -> Enlargement:
+def _enlargement(machine: MachineSize, usual: int, task: tuple[str, str], regime: str) -> Enlargement:
     return Enlargement(
         task=task[0],
         mode=task[1],
-        is_to_quality=regime == MLPERF,
+        is_to_quality=(task[1], regime) == ("training", MLPERF),
         accelerator=machine.accelerator,
         few=usual,
         many=machine.total,
@@ -308,7 +276,7 @@ def _enlargement_of(row: AcceleratorRow, usual: int) -> Enlargement:
     return Enlargement(
         task=row.task,
         mode=row.mode,
-        is_to_quality=row.regime == MLPERF,
+        is_to_quality=row.unit == TO_QUALITY,
         accelerator=row.accelerator,
         few=usual,
         many=row.count,
@@ -316,48 +284,19 @@ def _enlargement_of(row: AcceleratorRow, usual: int) -> Enlargement:
     )
 
 
-def _reference_time(rows: Sequence[AcceleratorRow], reference: str, mean: float, variance: float) -> ReferenceTime:
+def _reference_time(rows: Sequence[AcceleratorRow], usual: MachineSize, mean: float, variance: float) -> ReferenceTime:
     units = Counter(row.unit for row in rows)
     return ReferenceTime(
         task=rows[0].task,
         mode=rows[0].mode,
         unit=min(units, key=lambda unit: (-units[unit], unit)),
-        reference=reference,
+        reference=usual.accelerator,
+        count=usual.total,
         mean=mean,
         variance=variance,
         rows=len(rows),
         configurations=len({configuration_of(row) for row in rows}),
         sources=tuple(sorted({row.source for row in rows})),
-    )
-
-
-def _spreads(rows: Sequence[AcceleratorRow], levels: Sequence[float]) -> tuple[float, float] | None:
-    """Return the standard deviations between publishers and between configurations; ``None`` if they are too large."""
-    own = spreads_of(rows, levels)
-    between, within = max(PUBLISHER_SPREAD, own[0]), max(CONFIGURATION_SPREAD, own[1])
-    return (between, within) if math.hypot(between, within) <= WIDEST_SPREAD else None
-
-
-def spreads_of(rows: Sequence[AcceleratorRow], levels: Sequence[float]) -> tuple[float, float]:
-    """Return the standard deviations of levels between publishers and between the configurations of one.
-
-    Each is 0 if there is only one.
-
-    Args:
-        rows: Published times of one task.
-        levels: Logarithm of the time on the reference that follows from each.
-    """
-    by_configuration: dict[tuple[str, tuple[str, ...]], list[float]] = defaultdict(list)
-    for row, level in zip(rows, levels, strict=True):
-        by_configuration[row.publisher, configuration_of(row)].append(level)
-    by_publisher: dict[str, list[float]] = defaultdict(list)
-    for (publisher, _), listed in by_configuration.items():
-        by_publisher[publisher].append(statistics.fmean(listed))
-    means = [statistics.fmean(listed) for listed in by_publisher.values()]
-    within = [statistics.variance(listed) for listed in by_publisher.values() if len(listed) > 1]
-    return (
-        statistics.stdev(means) if len(means) > 1 else 0.0,
-        math.sqrt(statistics.fmean(within)) if within else 0.0,
     )
 
 

@@ -43,6 +43,8 @@ ACCELERATORS = "accelerators"
 """Key of the variances of the model of accelerators."""
 SCALING = "scaling"
 """Key of the variances of the model of numbers of accelerators."""
+LEVELS = "levels"
+"""Key of the variances of the levels of trainings to a quality."""
 MOST_RATIOS = 1500
 """Maximum number of ratios that a model is conditioned on, to bound time and memory."""
 MOST_OWN = 500
@@ -246,6 +248,11 @@ def shipped_ratio_variances() -> dict[str, float]:
 def shipped_scaling_variances() -> dict[str, float]:
     """Return the variances of the model of numbers of accelerators (:mod:`knowledge.estimate.scaling_model`)."""
     return dict(_shipped()[SCALING])
+
+
+def shipped_level_variances() -> dict[str, float]:
+    """Return the variances of the levels of trainings to a quality (:mod:`knowledge.estimate.time_levels`)."""
+    return dict(_shipped()[LEVELS])
 
 
 @cache

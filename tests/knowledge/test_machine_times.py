@@ -10,7 +10,11 @@ import pytest
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.machine_times import MachineSize, PublishedTimes
-from knowledge.estimate.model_cache import shipped_ratio_variances, shipped_scaling_variances
+from knowledge.estimate.model_cache import (
+    shipped_level_variances,
+    shipped_ratio_variances,
+    shipped_scaling_variances,
+)
 from knowledge.estimate.scaling_model import EFFECTS, ROW, Enlargement, ScalingModel, fit_scaling
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
 from knowledge.evidence.accelerator_rows import DEFAULT, accelerator_rows
@@ -53,6 +57,7 @@ def published(observations: Iterable[Observation]) -> PublishedTimes:
         pairs=accelerator_pairs(rows),
         scaling=ScalingModel(scaling_pairs(rows), shipped_scaling_variances()),
         variances=shipped_ratio_variances(),
+        levels=shipped_level_variances(),
     )
 
 
