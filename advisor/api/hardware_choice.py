@@ -35,7 +35,7 @@ from knowledge.estimate.model_cache import shipped_level_variances, shipped_rati
 from knowledge.estimate.scaling_model import ScalingModel
 from knowledge.estimate.workloads import TASKS, Workload, find_workload, workload_catalogue
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
-from knowledge.evidence.accelerator_rows import DEFAULT, SHORT, AcceleratorRow, load_rows
+from knowledge.evidence.accelerator_rows import DEFAULT, MLPERF, SHORT, TO_QUALITY, AcceleratorRow, load_rows
 from knowledge.evidence.contrasts import features_of
 from knowledge.evidence.scaling_pairs import scaling_pairs
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
@@ -208,7 +208,10 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
     ]
     allowed = {word for context in contexts.values() if context is not None for word in context.options.allow}
     regime = SHORT if REDUCED_PRECISION in allowed.union(options.resolution.allow) else DEFAULT
-    times, machines = _timed(machines, published, memo, _tasks(workload), regime)
+    tasks = _tasks(workload)
+    if choice.to_quality:
+        tasks, regime = _trained_task(workload, published), MLPERF
+    times, machines = _timed(machines, published, memo, tasks, regime)
     if choice.budget is not None and (times is None or times.level is None):
         raise InputError(
             f"`--budget` needs the time of an item, and it is not known for workload `{workload.name}`",
@@ -335,6 +338,24 @@ def _workload(context: TargetContext) -> Workload:
 
 def _tasks(workload: Workload) -> list[Task]:
     return [(part.parameters["task"], part.parameters["mode"]) for part in workload.parts.get(TASKS, ())]
+
+
+def _trained_task(workload: Workload, published: _LazyTimes) -> list[Task]:
+    """Return the first task of a workload that was trained to a quality.
+
+    Raises:
+        InputError: If there is none.
+    """
+    trained = {(row.task, row.mode) for row in published.rows if row.unit == TO_QUALITY}
+    tasks = [task for task in _tasks(workload) if task in trained]
+    if not tasks:
+        every = workload_catalogue().values()
+        names = [one.name for one in every if trained.intersection(_tasks(one)) and not one.is_kind]
+        raise InputError(
+            f"no training of workload `{workload.name}` to a quality is published",
+            hint=f"MLPerf has models of {quoted(names, 8)}",
+        )
+    return tasks[:1]
 
 
 def _compared_accelerators(published: _LazyTimes, workload: Workload) -> list[str]:
@@ -524,7 +545,7 @@ def _priced(
     price = price or prices.cheapest(machine.name, spot=choice.spot, region=choice.region)
     seconds = times.item(machine.place) if times is not None and machine.place is not None else None
     if seconds is not None and times is not None and times.level is not None:
-        seconds = seconds.times(_exactly(choice.items))
+        seconds = seconds.times(_exactly(choice.number))
     hourly = price.hourly(spot=choice.spot) if price is not None else None
     cost = seconds.times(_exactly(hourly * machine.nodes / _HOUR)) if seconds is not None and hourly else None
     obstacle = machine.obstacle
@@ -546,7 +567,7 @@ def _ranked(
     ranked = [machine for _, machine in sorted(amounts, key=lambda pair: (pair[0].mean, pair[1].name))]
     return HardwareChoice(
         workload=workload.name,
-        items=choice.items,
+        items=choice.number,
         objective=objective,
         ranked=tuple(ranked),
         unranked=tuple(machine for machine in possible if machine not in ranked),

@@ -613,16 +613,29 @@ class ChoiceOptions:
         ),
     ] = None
     items: Annotated[
-        float,
+        float | None,
         _objective(
             "--items",
             metavar="NUMBER",
             parse=read_items,
-            default_text="1M",
+            default_text="1M; 1 with --to-quality",
             help="Images, sequences or tokens to compute.\nSuch as those of an epoch; time and cost are for them.",
         ),
-    ] = 1e6
+    ] = None
+    to_quality: Annotated[
+        bool,
+        _objective(
+            "--to-quality",
+            page="../how-to/choose-hardware.md#time-to-train",
+            help="Times of a whole training.\nTo the quality that MLPerf requires of the workload's model.",
+        ),
+    ] = False
     nodes: Annotated[int, _objective("--nodes", metavar="NUMBER", minimum=1, help="Machines that work together.")] = 1
+
+    @property
+    def number(self) -> float:
+        """Number of items, or of trainings."""
+        return self.items or (1.0 if self.to_quality else 1e6)
 
 
 Project = ProjectFiles | Path | str

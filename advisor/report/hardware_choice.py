@@ -12,6 +12,7 @@ from advisor.report.accelerators import REGIMES
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.machine_times import ReferenceTime
+from knowledge.evidence.accelerator_rows import TO_QUALITY
 
 _UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "d"))
 _MOST_OF_UNIT = 120.0
@@ -48,6 +49,8 @@ def _work(choice: HardwareChoice) -> str:
         return "relative to the first machine: nobody published how long an item takes, or sources disagree"
     if level is None:
         return f"{items} items"
+    if level.unit == TO_QUALITY:
+        return f"{count(round(choice.items), 'training')} of {level.task} to the quality that MLPerf requires"
     return f"{items} {level.unit} of {level.task}, {level.mode}"
 
 
@@ -62,8 +65,10 @@ def _basis(choice: HardwareChoice) -> Iterator[str]:
 
 def _level(level: ReferenceTime) -> str:
     one = level.seconds.inverse()
+    speed = f"{_digits(one.speedup)} {level.unit}/s [{_digits(one.low)}, {_digits(one.high)}]"
+    where = f"one {level.reference}" if level.count == 1 else f"{level.count} {level.reference}"
     return (
-        f"{_digits(one.speedup)} {level.unit}/s [{_digits(one.low)}, {_digits(one.high)}] on one {level.reference}: "
+        f"{duration_interval(level.seconds) if level.unit == TO_QUALITY else speed} on {where}: "
         f"{count(level.rows, 'published time')} in {count(level.configurations, 'configuration')}"
     )
 
@@ -178,6 +183,7 @@ def hardware_choice_document(choice: HardwareChoice) -> dict[str, Any]:
             "mode": level.mode,
             "unit": level.unit,
             "reference": level.reference,
+            "accelerators": level.count,
             "seconds": _interval(level.seconds),
             "published_times": level.rows,
             "configurations": level.configurations,
