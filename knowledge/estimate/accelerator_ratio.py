@@ -364,10 +364,10 @@ class _Space:
         }
         self._shared: dict[str, Array] = {
             "all": np.zeros(len(pairs), dtype=int),
-            "regime": _numbers([pair.regime for pair in pairs]),
-            "mode": _numbers([pair.mode for pair in pairs]),
-            "architecture": _numbers([(architecture[pair.task, pair.mode], pair.regime) for pair in pairs]),
-            "task": _numbers([(pair.task, pair.mode, pair.regime) for pair in pairs]),
+            "regime": as_numbers([pair.regime for pair in pairs]),
+            "mode": as_numbers([pair.mode for pair in pairs]),
+            "architecture": as_numbers([(architecture[pair.task, pair.mode], pair.regime) for pair in pairs]),
+            "task": as_numbers([(pair.task, pair.mode, pair.regime) for pair in pairs]),
         }
 
     def covariance(self, terms: Mapping[tuple[str, str], float], rows: slice, columns: slice) -> Array:
@@ -389,7 +389,7 @@ class _Space:
         return result
 
 
-def _numbers(values: Sequence[object]) -> Array:
+def as_numbers(values: Sequence[object]) -> Array:
     """Return values as numbers (n,): equal ones have the same."""
     numbers: dict[object, int] = {}
     return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=int)
@@ -415,7 +415,7 @@ def _kernels(names: Sequence[str]) -> dict[str, Array]:
     variants = {name: variants_of(name) for name in names}
     models = sorted({variant for listed in variants.values() for variant in listed})
     mean = np.array([[(model in variants[name]) / len(variants[name]) for model in models] for name in names])
-    rates = np.array([_rates(model) for name in models if (model := find_accelerator(name)) is not None])
+    rates = np.array([rates_of(model) for name in models if (model := find_accelerator(name)) is not None])
     # Accelerators are similar whose rates differ by a factor of four at most, and whose tensor cores by one generation.
     scaled = rates / (2.0, 2.0, 2.0, 2.0, 1.0)
     distances = ((scaled[:, None, :] - scaled[None, :, :]) ** 2).sum(axis=2)
@@ -423,7 +423,7 @@ def _kernels(names: Sequence[str]) -> dict[str, Array]:
     return {effect: mean @ kernel @ mean.T for effect, kernel in kernels.items()}
 
 
-def _rates(model: AcceleratorModel) -> tuple[float, ...]:
+def rates_of(model: AcceleratorModel) -> tuple[float, ...]:
     """Return the rates of an accelerator as logarithms to the base 2, and the generation of its tensor cores.
 
     The rates are those of memory, float32, float32 with TF32 where the accelerator has it, and 16-bit floats.

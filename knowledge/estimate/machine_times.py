@@ -12,9 +12,11 @@ machines.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -27,6 +29,7 @@ from knowledge.estimate.accelerator_ratio import (
     relative_speeds,
     selected,
 )
+from knowledge.estimate.gain_space import Array
 from knowledge.estimate.scaling_model import Enlargement, ScalingModel, configuration_of
 from knowledge.estimate.time_levels import TimePrior, spread_variances
 from knowledge.evidence.accelerator_pairs import AcceleratorPair
@@ -211,18 +214,19 @@ class PublishedTimes:
         typical = (rows[0].task, rows[0].mode) if rows else tasks[0]
         accelerators = [*(row.accelerator for row in rows), *(machine.accelerator for machine in machines)]
         names = list(dict.fromkeys([*accelerators, usual.accelerator]))
-        model = RatioModel(selected(self.pairs, names), self.variances)
-        speeds, errors = relative_speeds(model, names, reference=usual.accelerator, tasks=tasks, regime=regime)
+        speeds, errors = relative_speeds(
+            self._ratios(names), names, reference=usual.accelerator, tasks=tasks, regime=regime
+        )
+        places = np.array([names.index(name) for name in accelerators])
+        seconds = _seconds(rows, usual.total, speeds[tasks.index(typical), places])
+        every = [*(_enlargement_of(row) for row in rows), *(_enlargement(one, typical, regime) for one in machines)]
         sizes, losses = self.scaling.predict(
-            [
-                *(_enlargement_of(row, usual.total) for row in rows),
-                *(_enlargement(machine, usual.total, typical, regime) for machine in machines),
-            ]
+            [replace(one, few=usual.total, seconds=own) for one, own in zip(every, seconds, strict=True)]
         )
         totals = [*(row.count for row in rows), *(machine.total for machine in machines)]
         return TimePrior(
             rows=rows,
-            places=np.array([names.index(name) for name in accelerators]),
+            places=places,
             speeds=speeds,
             errors=errors,
             sizes=sizes + np.log(totals) - math.log(usual.total),
@@ -230,6 +234,15 @@ class PublishedTimes:
             typical=tasks.index(typical),
             configuration=configuration_variance(self.variances),
         )
+
+    def _ratios(self, names: Sequence[str]) -> RatioModel:
+        """Return the model of accelerators for some of them."""
+        is_small = len(self.pairs) <= MOST_PAIRS
+        return self._every_ratio if is_small else RatioModel(selected(self.pairs, names), self.variances)
+
+    @cached_property
+    def _every_ratio(self) -> RatioModel:
+        return RatioModel(self.pairs, self.variances)
 
     def quality_priors(self) -> list[TimePrior]:
         """Return what is known of the published times of each task that was trained to a quality."""
@@ -260,25 +273,39 @@ def _usual(rows: Sequence[AcceleratorRow], machines: Sequence[MachineSize]) -> M
     )
 
 
-def _enlargement(machine: MachineSize, usual: int, task: tuple[str, str], regime: str) -> Enlargement:
+def _seconds(rows: Sequence[AcceleratorRow], usual: int, speeds: Array) -> list[float | None]:
+    """Return about how long a training to a quality takes on a usual number of some accelerators.
+
+    Args:
+        rows: Published times of the training; of others, there is no such time.
+        usual: The number.
+        speeds: Log speeds of the accelerators of the rows, and of others (n,).
+    """
+    if not rows or rows[0].unit != TO_QUALITY:
+        return [None] * len(speeds)
+    levels = [math.log(row.seconds) + speed for row, speed in zip(rows, speeds, strict=False) if row.count == usual]
+    return [math.exp(statistics.median(levels) - speed) for speed in speeds]
+
+
+def _enlargement(machine: MachineSize, task: tuple[str, str], regime: str) -> Enlargement:
     return Enlargement(
         task=task[0],
         mode=task[1],
         is_to_quality=(task[1], regime) == ("training", MLPERF),
         accelerator=machine.accelerator,
-        few=usual,
+        few=1,
         many=machine.total,
         machine=machine.count,
     )
 
 
-def _enlargement_of(row: AcceleratorRow, usual: int) -> Enlargement:
+def _enlargement_of(row: AcceleratorRow) -> Enlargement:
     return Enlargement(
         task=row.task,
         mode=row.mode,
         is_to_quality=row.unit == TO_QUALITY,
         accelerator=row.accelerator,
-        few=usual,
+        few=1,
         many=row.count,
         configuration=configuration_of(row),
     )

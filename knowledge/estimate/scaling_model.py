@@ -3,6 +3,7 @@
 The log efficiency of many accelerators is a sum of losses for each doubling of their number, inside of a machine and
 beyond it. All pairs share one part of a loss; other parts belong to trainings to a required quality (whose larger total
 batch needs more items), to a task, to the connection of the accelerators in a machine, or to a model of accelerators.
+The loss of trainings to a quality grows as they become short, along a smooth curve.
 Each configuration of a publisher has a part of its own, and so has the user's.
 """
 
@@ -14,24 +15,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from knowledge.estimate.accelerator_ratio import evenly, without_groups
+from knowledge.estimate.accelerator_ratio import as_numbers, evenly, without_groups
 from knowledge.estimate.gain_fit import maximise_likelihood
-from knowledge.estimate.gain_space import Array, equal, half_shared
+from knowledge.estimate.gain_space import Array, half_shared
 from knowledge.evidence.accelerator_rows import AcceleratorRow
 from knowledge.evidence.scaling_pairs import ScalingPair
 from knowledge.hardware.accelerators import find_accelerator
 
-INSIDE, ACROSS = "inside", "across"
+INSIDE, ACROSS, SHORT = "inside", "across", "short"
 EFFECTS = (
     *((INSIDE, shared) for shared in ("all", "quality", "task", "link", "model", "configuration")),
     *((ACROSS, shared) for shared in ("all", "quality", "task", "model", "configuration")),
+    *((SHORT, shared) for shared in ("quality", "task")),
 )
-"""Losses for a doubling inside of a machine and beyond it, and the pairs that share them."""
+"""Losses for a doubling inside of a machine and beyond it, how they grow as trainings become short, and the pairs that
+share them."""
 ROW = "row"
 MOST_PAIRS = 1500
 """Maximum number of pairs that variances are fitted to and a model is conditioned on."""
 MACHINE = 8
 """Usual number of accelerators of a machine, where the source does not state it."""
+LONG = 1e5
+"""Seconds of a training to a quality beyond which the loss does not depend on them; longer ones are rare."""
 _LEAST, _LEAST_ROW = 0.002**2, 0.01**2
 _JITTER = 1e-9
 _TYPICAL, _LOOSE = 0.05**2, 2.5
@@ -49,6 +54,7 @@ class Enlargement:
         few: The smaller number.
         many: The larger number.
         machine: Number of accelerators of one machine.
+        seconds: Time of a training to a quality on the few; ``None`` for a fixed number of items.
         configuration: What a publisher's configuration is called; empty for one that nobody published.
     """
 
@@ -59,6 +65,7 @@ class Enlargement:
     few: int
     many: int
     machine: int = MACHINE
+    seconds: float | None = None
     configuration: tuple[str, ...] = ()
 
 
@@ -107,11 +114,11 @@ class ScalingModel:
         """
         count = len(self.pairs)
         space = _Space([*self._known, *targets])
-        covariance = space.covariance(self._terms)
-        cross = covariance[count:, :count]
+        covariance = space.covariance(self._terms, slice(count, None))
+        cross = covariance[:, :count]
         weights = cross @ self._inverse
         means: Array = weights @ self._means
-        covariances: Array = covariance[count:, count:] - weights @ cross.T
+        covariances: Array = covariance[:, count:] - weights @ cross.T
         return means, covariances
 
     def held_out(self, groups: Iterable[Sequence[int]]) -> Iterator[tuple[Sequence[int], Array, Array]]:
@@ -127,6 +134,7 @@ def _enlargement(pair: ScalingPair) -> Enlargement:
         accelerator=pair.accelerator,
         few=pair.few,
         many=pair.many,
+        seconds=pair.seconds if pair.is_to_quality else None,
         configuration=configuration_of(pair),
     )
 
@@ -148,25 +156,46 @@ class _Space:
             INSIDE: np.array([_doublings(min(t.few, t.machine), min(t.many, t.machine)) for t in targets]),
             ACROSS: np.array([_doublings(max(t.few, t.machine), max(t.many, t.machine)) for t in targets]),
         }
-        self._shared: dict[str, Array] = {
-            "all": np.ones((len(targets), len(targets))),
-            "quality": equal([t.is_to_quality for t in targets]),
-            "task": equal([(t.task, t.mode, t.is_to_quality) for t in targets]),
-            "link": equal([_link(t.accelerator) for t in targets]),
-            "model": equal([t.accelerator for t in targets]),
-            "configuration": equal([(*t.configuration, t.accelerator) for t in targets]),
+        # How short a training would be without a loss: on the few, and on the many.
+        few = np.array([math.log(LONG / (t.seconds or LONG)) for t in targets])
+        ratios = np.array([math.log(t.many / t.few) * (t.seconds is not None) for t in targets])
+        self._few, self._many = np.maximum(few, 0.0), np.maximum(few + ratios, 0.0)
+        self._shared = {
+            "all": as_numbers([True for _ in targets]),
+            "quality": as_numbers([t.is_to_quality for t in targets]),
+            "task": as_numbers([(t.task, t.mode, t.is_to_quality) for t in targets]),
+            "link": as_numbers([_link(t.accelerator) for t in targets]),
+            "model": as_numbers([t.accelerator for t in targets]),
+            "configuration": as_numbers([(*t.configuration, t.accelerator) for t in targets]),
         }
 
-    def covariance(self, terms: Mapping[tuple[str, str], float]) -> Array:
-        """Return the covariance (n, n) of effects with these variances."""
+    def covariance(self, terms: Mapping[tuple[str, str], float], rows: slice = slice(None)) -> Array:
+        """Return the covariance (m, n) of effects with these variances, for some of the enlargements with all."""
         total: Array = np.sum(
             [
-                variance * self._shared[shared] * np.outer(self._doublings[where], self._doublings[where])
+                variance * (self._shared[shared][rows, None] == self._shared[shared]) * self._losses(where, rows)
                 for (where, shared), variance in terms.items()
             ],
             axis=0,
         )
         return total
+
+    def _losses(self, where: str, rows: slice) -> Array:
+        """Return the covariance (m, n) of unit variance of the effects on enlargements."""
+        if where != SHORT:
+            return np.outer(self._doublings[where][rows], self._doublings[where])
+        few, many = self._few, self._many
+        result: Array = (
+            _bend(many[rows], many) - _bend(many[rows], few) - _bend(few[rows], many) + _bend(few[rows], few)
+        )
+        return result
+
+
+def _bend(one: Array, other: Array) -> Array:
+    """Return the covariance (m, n) of an integrated Wiener process: a smooth curve that starts at 0 with slope 0."""
+    least, most = np.minimum(one[:, None], other), np.maximum(one[:, None], other)
+    result: Array = least**2 * (3 * most - least) / 6
+    return result
 
 
 def configuration_of(published: ScalingPair | AcceleratorRow) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ class ScalingPair:
         accelerator: Name of the model in the catalogue.
         few: The smaller number of accelerators.
         many: The larger number.
+        seconds: Time on the few, of an item or of the whole training.
         mean: Log efficiency: work of each of many accelerators, divided by that of each of the few.
     """
 
@@ -46,6 +47,7 @@ class ScalingPair:
     accelerator: str
     few: int
     many: int
+    seconds: float
     mean: float
 
 
@@ -83,5 +85,6 @@ def _pair(first: AcceleratorRow, row: AcceleratorRow, mean: float) -> ScalingPai
         accelerator=row.accelerator,
         few=first.count,
         many=row.count,
+        seconds=first.seconds,
         mean=mean,
     )
