@@ -206,7 +206,7 @@ def groups_of(contrasts: Sequence[Contrast], key: Callable[[Contrast], object], 
 def hardware(pairs: Sequence[AcceleratorPair]) -> Iterator[tuple[str, list[Row]]]:
     """Yield the rows of ratios of accelerators: each family of GPUs, task, source and publisher is held out."""
     keys: dict[str, Callable[[AcceleratorPair], set[object]]] = {
-        "GPU": lambda pair: {_accelerator(pair.accelerator).family, _accelerator(pair.reference).family},
+        "GPU": lambda pair: {accelerator_of(pair.accelerator).family, accelerator_of(pair.reference).family},
         "task": lambda pair: {(pair.task, pair.mode)},
         "source": lambda pair: {pair.source},
         "publisher": lambda pair: {pair.publisher},
@@ -247,11 +247,16 @@ def usual_ratio(known: Sequence[AcceleratorPair], pair: AcceleratorPair, otherwi
 
 def bandwidth_ratio(pair: AcceleratorPair) -> float:
     """Return the log ratio of the memory bandwidths of two accelerators: the best guess from one of their rates."""
-    one, other = (features_of(_accelerator(name))[-1] for name in (pair.accelerator, pair.reference))
+    one, other = (features_of(accelerator_of(name))[-1] for name in (pair.accelerator, pair.reference))
     return 2 * math.log(2) * (one - other)
 
 
-def _accelerator(name: str) -> AcceleratorModel:
+def accelerator_of(name: str) -> AcceleratorModel:
+    """Return the catalogue's entry of an accelerator.
+
+    Raises:
+        ValueError: If it has none.
+    """
     model = find_accelerator(name)
     if model is None:
         raise ValueError(f"`{name}` is not in the catalogue")

@@ -71,7 +71,7 @@ class Enlargement:
 
 def fit_scaling(pairs: Sequence[ScalingPair]) -> dict[str, float]:
     """Return the variance of each effect and of the noise that maximise the marginal likelihood."""
-    pairs = evenly(pairs, MOST_PAIRS)
+    pairs = _selected(pairs)
     space = _Space([_enlargement(pair) for pair in pairs])
     parts = np.stack([*(space.covariance({effect: 1.0}) for effect in EFFECTS), _row_noise(pairs)])
     fitted = maximise_likelihood(
@@ -95,7 +95,7 @@ class ScalingModel:
             pairs: The published pairs.
             variances: Variances, as :func:`fit_scaling` returns them.
         """
-        self.pairs = evenly(pairs, MOST_PAIRS)
+        self.pairs = _selected(pairs)
         self._terms = {effect: variances[" ".join(effect)] for effect in EFFECTS}
         self._known = [_enlargement(pair) for pair in self.pairs]
         noise = variances[ROW] * _row_noise(self.pairs) + _JITTER * np.eye(len(self.pairs))
@@ -124,6 +124,12 @@ class ScalingModel:
     def held_out(self, groups: Iterable[Sequence[int]]) -> Iterator[tuple[Sequence[int], Array, Array]]:
         """Predict groups of :attr:`pairs`, each from all others; see :func:`without_groups`."""
         yield from without_groups(self._inverse, self._means, groups)
+
+
+def _selected(pairs: Sequence[ScalingPair]) -> list[ScalingPair]:
+    """Return at most :data:`MOST_PAIRS` pairs: those of trainings to a quality, which are few, and others evenly."""
+    to_quality = [pair for pair in pairs if pair.is_to_quality][:MOST_PAIRS]
+    return [*to_quality, *evenly([pair for pair in pairs if not pair.is_to_quality], MOST_PAIRS - len(to_quality))]
 
 
 def _enlargement(pair: ScalingPair) -> Enlargement:
