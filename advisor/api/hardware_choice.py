@@ -506,6 +506,8 @@ def _timed(
 def _predicted(machines: Sequence[MachineChoice], published: _LazyTimes, tasks: Sequence[Task], regime: str) -> _Timed:
     compared = {(*task, regime) for task in tasks}
     every = {pair.accelerator for pair in published.times.pairs if (pair.task, pair.mode, pair.regime) in compared}
+    rows = (row for row in published.rows if (row.task, row.mode, row.regime_of_batch) in compared)
+    every |= {row.accelerator for row in rows}
     every = every or {pair.accelerator for pair in published.times.pairs if (pair.task, pair.mode) in set(tasks)}
     vendors = {model.vendor for name in every if (model := find_accelerator(name)) is not None}
     reasons = tuple(_unknown_reason(machine, vendors) for machine in machines)
@@ -519,7 +521,7 @@ def _unknown_reason(machine: MachineChoice, vendors: Collection[str]) -> str:
     """Return why the time of a machine is not known; empty if it is known."""
     accelerators, model = machine.accelerators, machine.model
     if not vendors:
-        return "nobody published times of this workload on two accelerators"
+        return "nobody published times of this workload on accelerators"
     if accelerators is None:
         return "nobody published times of this workload on processors"
     if len(machine.hardware.accelerators) > 1 or accelerators.partition:

@@ -196,6 +196,27 @@ def test_times_are_relative_where_sources_disagree(advisor: Advisor, tmp_path: P
     assert "1 [1, 1] x time" in result.stdout
 
 
+def test_a_training_to_a_quality_has_the_time_of_all_machines_together(advisor: Advisor, tmp_path: Path) -> None:
+    options = [*named(("p5.48xlarge", "p4d.24xlarge")), "--to-quality"]
+
+    document = choose(advisor, tmp_path, *options, "--nodes", "8", workload="bert-training")
+    one = choose(advisor, tmp_path, *options, workload="bert-training")
+
+    assert (document["items"], document["level"]["unit"], document["regime"]) == (1, "trainings", "mlperf")
+    (fast, slow), (alone, _) = document["ranked"], one["ranked"]
+    assert (fast["name"], slow["name"]) == ("p5.48xlarge", "p4d.24xlarge")
+    # Eight of them need more than an eighth of the time: a larger batch needs more items.
+    assert 2 < alone["seconds"]["mean"] / fast["seconds"]["mean"] < 6
+
+
+def test_a_workload_without_a_training_to_a_quality_is_one_error(advisor: Advisor, tmp_path: Path) -> None:
+    result = advisor("hardware", "choose", "--workload", "ncf-training", "--to-quality", cwd=tmp_path)
+
+    assert result.returncode == 2
+    assert "no training of workload `ncf-training` to a quality is published" in result.stderr
+    assert "`bert-training`" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -226,12 +247,13 @@ def test_the_help_lists_the_options(advisor: Advisor) -> None:
     assert "--price-date" in result.stdout
 
 
-def test_one_machine_without_a_published_time_is_compared_with_itself(advisor: Advisor, tmp_path: Path) -> None:
+def test_a_model_that_is_published_on_several_accelerators_has_a_time(advisor: Advisor, tmp_path: Path) -> None:
     machines = named(("p5.48xlarge", "p5.4xlarge"))
 
     document = choose(advisor, tmp_path, *machines, "--allow", "reduced-precision", workload="llm-training")
 
-    assert document["ranked"][0]["seconds"] is None
+    assert (document["level"]["unit"], document["level"]["accelerators"]) == ("tokens", 8)
+    assert document["ranked"][0]["seconds"]["low"] > 0
     assert document["ranked"][0]["times_of_first"] == {"mean": 1.0, "low": 1.0, "high": 1.0}
     assert 4 < document["ranked"][1]["times_of_first"]["mean"] < 8
 
