@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -16,9 +17,11 @@ from knowledge.estimate.model_cache import (
     shipped_scaling_variances,
 )
 from knowledge.estimate.scaling_model import EFFECTS, ROW, Enlargement, ScalingModel, fit_scaling
+from knowledge.estimate.time_levels import ACCELERATOR, CONFIGURATION, LEVELS, PUBLISHER, fit_levels
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
-from knowledge.evidence.accelerator_rows import DEFAULT, accelerator_rows
+from knowledge.evidence.accelerator_rows import DEFAULT, MLPERF, TO_QUALITY, accelerator_rows, load_rows
 from knowledge.evidence.scaling_pairs import scaling_pairs
+from knowledge.store.engine import open_knowledge_base
 from tests.knowledge.published_rows import row
 
 GPUS = {"V100-SXM2-16GB": 1.0, "Tesla T4": 0.4, "A100-SXM4-40GB": 2.0, "RTX 3090": 1.5}
@@ -133,6 +136,98 @@ def test_a_table_that_mixed_up_batches_is_left_out() -> None:
     wrong = replace(together(one, 8), samples=(0.01 / 8 * 10,))
 
     assert scaling_pairs(accelerator_rows([one, wrong])) == ()
+
+
+def test_times_of_several_accelerators_say_how_long_one_takes() -> None:
+    observations = [one for one in world() if one.indicator.parameters.get("gpus") == 8]
+
+    times = published(observations).predict(
+        [MachineSize(accelerator="a100-sxm4-40gb")], tasks=[("resnet50", "training")], regime=DEFAULT
+    )
+
+    assert times is not None
+    assert times.level is not None
+    assert times.level.count == 8
+    # Nothing says how much eight lose here: only other tasks do.
+    assert times.item(0).low < 0.011 / 2 < times.item(0).high
+
+
+def trained() -> PublishedTimes:
+    """Return what rows of trainings to a quality say: a submitter for each version."""
+    rows = [
+        replace(one, unit=TO_QUALITY, regime=MLPERF, submitter=one.configuration, seconds=one.seconds * 1e6, batch="")
+        for one in accelerator_rows(world())
+        if one.count > 1
+    ]
+    times = published([])
+    return replace(
+        times,
+        rows=rows,
+        pairs=accelerator_pairs(rows),
+        scaling=ScalingModel(scaling_pairs(rows), shipped_scaling_variances()),
+    )
+
+
+def test_the_time_of_a_training_to_a_quality_is_predicted() -> None:
+    machines = [MachineSize(accelerator="a100-sxm4-40gb", count=8)]
+
+    times = trained().predict(machines, tasks=[("resnet50", "training")], regime=MLPERF)
+
+    assert times is not None
+    assert times.level is not None
+    assert times.level.unit == TO_QUALITY
+    assert times.item(0).low < 0.011e6 / 2 / 8 * math.exp(3 * LOSS) < times.item(0).high
+
+
+def test_variances_of_levels_are_fitted() -> None:
+    variances = fit_levels(trained().quality_priors())
+
+    assert set(variances) == set(LEVELS)
+    # The submitters differ by 8 % at each accelerator alike.
+    assert 0.03 < math.sqrt(variances[PUBLISHER] + variances[CONFIGURATION]) < 0.2
+    assert math.sqrt(variances[ACCELERATOR]) < 0.1
+
+
+@pytest.mark.shipped
+def test_a_round_of_mlperf_is_predicted_from_the_others() -> None:
+    with open_knowledge_base("sqlite://") as store:
+        rows = load_rows(store)
+    hidden = [row for row in rows if (row.source, row.task) == ("MLPerf Training v4.1", "llama2_70b_lora")]
+    known = [row for row in rows if row.source != "MLPerf Training v4.1"]
+    times = replace(
+        published([]),
+        rows=known,
+        pairs=accelerator_pairs(known),
+        scaling=ScalingModel(scaling_pairs(known), shipped_scaling_variances()),
+    ).predict(
+        [MachineSize(accelerator=row.accelerator, count=row.count) for row in hidden],
+        tasks=[("llama2_70b_lora", "training")],
+        regime=MLPERF,
+    )
+
+    assert times is not None
+    items = [times.item(place) for place in range(len(hidden))]
+    inside = [item.low < row.seconds < item.high for item, row in zip(items, hidden, strict=True)]
+    errors = [math.log(row.seconds) - item.mean for item, row in zip(items, hidden, strict=True)]
+    assert len(hidden) > 10
+    assert sum(inside) / len(inside) > 0.85
+    assert statistics.median(map(abs, errors)) < 0.15
+
+
+def test_short_trainings_lose_more() -> None:
+    (pair, *_) = scaling_pairs(accelerator_rows(world()))
+    pairs = [
+        replace(pair, is_to_quality=True, few=8, many=64, seconds=seconds, mean=mean, configuration=f"{number}")
+        for number, (seconds, mean) in enumerate([(600.0, -0.6), (90000.0, -0.05)] * 6)
+    ]
+    model = ScalingModel(pairs, shipped_scaling_variances())
+    target = Enlargement(
+        task=pair.task, mode=pair.mode, is_to_quality=True, accelerator=pair.accelerator, few=8, many=64, seconds=600.0
+    )
+
+    (short, long), _ = model.predict([target, replace(target, seconds=90000.0)])
+
+    assert short < long - 0.2
 
 
 def test_variances_of_scaling_are_fitted() -> None:
