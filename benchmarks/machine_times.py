@@ -5,6 +5,7 @@
 The tables are, with errors as root mean squares of logarithms:
 
 - efficiencies of several accelerators: each group is predicted from all others;
+- efficiencies by the connection of accelerators, which are predictions and published medians;
 - times to train to a quality: each round of MLPerf Training is predicted from the other rounds and sources. The spreads
   of levels are fitted without it, too;
 - ratios of two machines that differ in the accelerator, in the number of accelerators or in both, in one published
@@ -13,7 +14,7 @@ The tables are, with errors as root mean squares of logarithms:
   Training, with the median ratio of these scores.
 
 The lines below say by how much the logarithms of times differ between publishers, and between the configurations of a
-publisher. It takes about a quarter of an hour.
+publisher. It takes about half an hour.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from knowledge.estimate.model_cache import (
     shipped_ratio_variances,
     shipped_scaling_variances,
 )
-from knowledge.estimate.scaling_model import MACHINE, ScalingModel, configuration_of
+from knowledge.estimate.scaling_model import MACHINE, Enlargement, ScalingModel, configuration_of, link_of
 from knowledge.estimate.time_levels import ROW, fit_levels, spreads_of
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
 from knowledge.evidence.accelerator_rows import DEFAULT, MLPERF, SHORT, TO_QUALITY, AcceleratorRow, load_rows
@@ -56,6 +57,8 @@ SELECTIONS: dict[str, Callable[[ScalingPair], bool]] = {
     "all": lambda _: True,
     "to quality": lambda pair: pair.is_to_quality,
 }
+LINKS = {"nvlink": "b200", "pcie": "l40s"}
+"""Connections of the accelerators of a machine, and an accelerator with it that has few pairs."""
 LARGE = math.log(1.1)
 """Least log ratio whose sign counts."""
 MOST_TOGETHER = 100
@@ -170,6 +173,67 @@ def scaling_lines(model: ScalingModel) -> None:
                 *(f"{np.mean(np.abs(errors) < widths / 2):.0%}", f"{np.median(widths):.2f}"),
             )
             print(f"| {' | '.join(cells)} |")
+
+
+def link_lines(model: ScalingModel) -> None:
+    """Print what is said about the connection of accelerators, inside of a machine and beyond it."""
+    print("\nEfficiency of eight accelerators of a machine, by their connection, of a new task\n")
+    print("| connection | accelerator | pairs | published | predicted | inside 90 % |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for link, accelerator in LINKS.items():
+        losses = [
+            pair.mean / math.log2(pair.many / pair.few)
+            for pair in model.pairs
+            if link_of(pair.accelerator) == link and pair.many <= MACHINE and not pair.is_to_quality
+        ]
+        published = math.exp(math.log2(MACHINE) * statistics.median(losses))
+        print(f"| {link} | {accelerator} | {len(losses)} | {published:.2f} | {_efficiency(model, accelerator, 1, 8)} |")
+    print("\nEfficiency of 64 accelerators in 8 machines, relative to one machine\n")
+    print("| work | predicted | inside 90 % |\n| --- | --- | --- |")
+    accelerator = LINKS["nvlink"]
+    print(f"| items | {_efficiency(model, accelerator, 8, 64)} |")
+    for minutes in (10, 60, 600):
+        text = _efficiency(model, accelerator, 8, 64, seconds=60.0 * minutes)
+        print(f"| training of {minutes} minutes on 8 | {text} |")
+    print(
+        "\n| effect of the connection | error of held-out accelerators | of held-out connections |\n| --- | --- | --- |"
+    )
+    variances = shipped_scaling_variances()
+    for name, own in (("yes", variances), ("no", {**variances, "inside link": 1e-9})):
+        other = ScalingModel(model.pairs, own)
+        errors = (
+            _held_out_error(other, lambda p: p.accelerator),
+            _held_out_error(other, lambda p: link_of(p.accelerator)),
+        )
+        print(f"| {name} | {' | '.join(f'{error:.3f}' for error in errors)} |")
+
+
+def _efficiency(model: ScalingModel, accelerator: str, few: int, many: int, *, seconds: float | None = None) -> str:
+    """Return the efficiency of a task that nobody published, with its interval, as cells of a table."""
+    target = Enlargement(
+        task="",
+        mode="training",
+        is_to_quality=seconds is not None,
+        accelerator=accelerator,
+        few=few,
+        many=many,
+        seconds=seconds,
+    )
+    (mean,), ((variance,),) = model.predict([target])
+    low, high = (math.exp(mean + sign * NORMAL_90 * math.sqrt(variance)) for sign in (-1, 1))
+    return f"{math.exp(mean):.2f} | {low:.2f} to {high:.2f}"
+
+
+def _held_out_error(model: ScalingModel, key: Callable[[ScalingPair], object]) -> float:
+    groups: dict[object, list[int]] = defaultdict(list)
+    for number, pair in enumerate(model.pairs):
+        groups[key(pair)].append(number)
+    squares = [
+        (model.pairs[number].mean - float(mean)) ** 2
+        for group, means, _ in model.held_out(groups.values())
+        for number, mean in zip(group, means, strict=True)
+    ]
+    return math.sqrt(statistics.fmean(squares))
 
 
 def held_out_times(rows: Sequence[AcceleratorRow]) -> tuple[list[Time], int]:
@@ -354,6 +418,7 @@ def main() -> None:
         rows = load_rows(store)
     published = published_times(rows)
     scaling_lines(published.scaling)
+    link_lines(published.scaling)
     time_lines(*held_out_times(rows))
     ratios = machine_ratios(rows)
     results = ((name, list(held_out_ratios(rows, ratios, key))) for name, key in RATIO_GROUPS.items())

@@ -170,7 +170,7 @@ class _Space:
             "all": as_numbers([True for _ in targets]),
             "quality": as_numbers([t.is_to_quality for t in targets]),
             "task": as_numbers([(t.task, t.mode, t.is_to_quality) for t in targets]),
-            "link": as_numbers([_link(t.accelerator) for t in targets]),
+            "link": as_numbers([link_of(t.accelerator) for t in targets]),
             "model": as_numbers([t.accelerator for t in targets]),
             "configuration": as_numbers([(*t.configuration, t.accelerator) for t in targets]),
         }
@@ -213,7 +213,7 @@ def _doublings(few: int, many: int) -> float:
     return math.log2(many / few)
 
 
-def _link(accelerator: str) -> str:
+def link_of(accelerator: str) -> str:
     """Return how accelerators of a model are connected in a machine: by NVLink or another fabric, or by PCIe."""
     model = find_accelerator(accelerator)
     if model is None or model.kind != "data-centre" or model.form.startswith("pcie"):

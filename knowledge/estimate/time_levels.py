@@ -21,9 +21,9 @@ from knowledge.estimate.gain_space import Array, equal
 from knowledge.estimate.scaling_model import configuration_of
 from knowledge.evidence.accelerator_rows import AcceleratorRow
 
-CONFIGURATION_SPREAD, PUBLISHER_SPREAD = 0.24, 0.29
+CONFIGURATION_SPREAD, PUBLISHER_SPREAD = 0.23, 0.34
 """Least standard deviations of the logarithm of a time for a fixed number of items: between the configurations of a
-publisher, and between publishers. The first is the median of 72 tasks in a precision, the second the root mean square
+publisher, and between publishers. The first is the median of 81 tasks in a precision, the second the root mean square
 of 8: few were published by several (`python -m benchmarks.machine_times`). The user's program is of another one."""
 WIDEST_SPREAD = math.log(4)
 """Largest standard deviation between configurations: beyond it, sources count different items, such as batches. The
