@@ -176,7 +176,7 @@ def scaling_lines(model: ScalingModel) -> None:
 
 
 def link_lines(model: ScalingModel) -> None:
-    """Print what is said about the connection of accelerators, inside of a machine and beyond it."""
+    """Print the efficiencies by the connection of accelerators, inside of a machine and beyond it."""
     print("\nEfficiency of eight accelerators of a machine, by their connection, of a new task\n")
     print("| connection | accelerator | pairs | published | predicted | inside 90 % |")
     print("| --- | --- | --- | --- | --- | --- |")
@@ -241,8 +241,8 @@ def held_out_times(rows: Sequence[AcceleratorRow]) -> tuple[list[Time], int]:
     trained = [row for row in rows if row.unit == TO_QUALITY]
     times, alone = [], 0
     for source in sorted({row.source for row in trained}):
-        known = [row for row in rows if row.source != source]
-        published = published_times(known)
+        remaining = [row for row in rows if row.source != source]
+        published = published_times(remaining)
         published = replace(published, levels=fit_levels(published.quality_priors()))
         for task in sorted({(row.task, row.mode) for row in trained if row.source == source}):
             listed = [row for row in trained if row.source == source and (row.task, row.mode) == task]

@@ -193,12 +193,12 @@ def test_a_round_of_mlperf_is_predicted_from_the_others() -> None:
     with open_knowledge_base("sqlite://") as store:
         rows = load_rows(store)
     hidden = [row for row in rows if (row.source, row.task) == ("MLPerf Training v4.1", "llama2_70b_lora")]
-    known = [row for row in rows if row.source != "MLPerf Training v4.1"]
+    remaining = [row for row in rows if row.source != "MLPerf Training v4.1"]
     times = replace(
         published([]),
-        rows=known,
-        pairs=accelerator_pairs(known),
-        scaling=ScalingModel(scaling_pairs(known), shipped_scaling_variances()),
+        rows=remaining,
+        pairs=accelerator_pairs(remaining),
+        scaling=ScalingModel(scaling_pairs(remaining), shipped_scaling_variances()),
     ).predict(
         [MachineSize(accelerator=row.accelerator, count=row.count) for row in hidden],
         tasks=[("llama2_70b_lora", "training")],

@@ -23,6 +23,7 @@ from knowledge.estimate.gain_fit import fit_variances
 from knowledge.estimate.gain_model import GainModel
 from knowledge.estimate.model_cache import (
     ACCELERATORS,
+    LEVELS,
     OPERATIONS,
     SCALING,
     USUAL,
@@ -176,7 +177,7 @@ def test_every_framework_with_enough_shipped_observations_has_shipped_variances(
             contrasts = chosen(evidence, framework, device, of_operations=of_operations)
             if len(contrasts) >= FEWEST and any(c.side.version != c.reference.version for c in contrasts):
                 compared |= {f"{name}/{device}{suffix}" for name in (framework, USUAL)}
-    assert set(shipped) == compared | {f"{USUAL}/cuda/{OPERATIONS}", ACCELERATORS, SCALING}
+    assert set(shipped) == compared | {f"{USUAL}/cuda/{OPERATIONS}", ACCELERATORS, LEVELS, SCALING}
 
 
 @pytest.mark.slow
