@@ -20,8 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import t as student
+
 from benchmarks.machine_times import NORMAL_90
-from knowledge.estimate.memory_use import CONTEXT_BYTES, MIXED, MemoryModel, MemoryUse, ModelRun
+from knowledge.domain.ratio import CONFIDENCE, NORMAL_QUANTILE
+from knowledge.estimate.memory_use import MIXED, MemoryModel, MemoryUse, ModelRun
 from knowledge.estimate.model_shape import ImageModelShape, ModelShape, TransformerShape, find_shape, shape_of
 from knowledge.evidence.timm import family_of, timm_tables
 
@@ -151,34 +154,56 @@ def next_batch(batch: int) -> int:
     return power * 3 // 2 if batch == power else power * 2
 
 
-def fitted(peaks: Iterable[Peak], family: str = "") -> MemoryModel:
-    """Return the constants from some peaks of transformers, and from all models of timm but those of a family."""
+def fitted(peaks: Sequence[Peak]) -> MemoryModel:
+    """Return the constants from some peaks of transformers, and from all models of timm."""
     transformers = [peak for peak in peaks if isinstance(peak.shape, TransformerShape)]
-    start = MemoryModel(context=CONTEXT_BYTES)
-    reserve = min(_RESERVES, key=lambda value: _square(transformers, replace(start, reserve=value)))
-    model = replace(start, reserve=reserve)
-    spread = math.sqrt(_square(transformers, model))
-    factors = []
-    for is_training in (True, False):
-        limits = [limit for limit in read_limits(is_training=is_training) if limit.next_batch]
-        values = [math.log(f) for x in limits if family_of(x.shape.name) != family and (f := x.factor(model)) > 0]
-        factors.append((round(math.exp(statistics.fmean(values)), 2), round(statistics.stdev(values), 2)))
-    return replace(model, spread=round(spread, 2), image_training=factors[0], image_inference=factors[1])
+    errors = []
+    for publisher, own in _by_publisher(transformers).items():
+        model = _with_reserve([peak for peak in transformers if peak.publisher != publisher])
+        errors.append(statistics.fmean(peak.error(model) ** 2 for peak in own))
+    spread = math.sqrt(statistics.fmean(errors))
+    # Few publishers: their spread is uncertain, too.
+    wider = float(student.ppf((1 + CONFIDENCE) / 2, len(errors) - 1)) / NORMAL_QUANTILE
+    model = replace(_with_reserve(transformers), spread=round(spread * wider, 3))
+    training, inference = (_factors(model, is_training=is_training) for is_training in (True, False))
+    return replace(model, image_training=_center(training), image_inference=_center(inference))
 
 
-def _square(peaks: Iterable[Peak], model: MemoryModel) -> float:
-    """Return the mean square error of publishers, all of which count the same."""
-    errors: dict[str, list[float]] = defaultdict(list)
+def _with_reserve(peaks: Iterable[Peak]) -> MemoryModel:
+    """Return a model with the reserve that predicts peaks best; all publishers count the same."""
+    listed = _by_publisher(peaks).values()
+
+    def square(model: MemoryModel) -> float:
+        return statistics.fmean(statistics.fmean(peak.error(model) ** 2 for peak in own) for own in listed)
+
+    return min((MemoryModel(reserve=value) for value in _RESERVES), key=square)
+
+
+def _by_publisher(peaks: Iterable[Peak]) -> dict[str, list[Peak]]:
+    groups: dict[str, list[Peak]] = defaultdict(list)
     for peak in peaks:
-        errors[peak.publisher].append(peak.error(model) ** 2)
-    return statistics.fmean(map(statistics.fmean, errors.values()))
+        groups[peak.publisher].append(peak)
+    return groups
+
+
+def _factors(model: MemoryModel, *, is_training: bool) -> list[tuple[str, float]]:
+    """Return the family of each model of timm whose largest batch is known, and the logarithm of its factor."""
+    limits = [limit for limit in read_limits(is_training=is_training) if limit.next_batch]
+    factors = [(family_of(limit.shape.name), limit.factor(model)) for limit in limits]
+    return [(family, math.log(factor)) for family, factor in factors if factor > 0]
+
+
+def _center(factors: Iterable[tuple[str, float]], family: str = "") -> tuple[float, float]:
+    """Return the middle of factors and their standard deviation, without a family."""
+    values = [value for own, value in factors if own != family]
+    return round(math.exp(statistics.fmean(values)), 2), round(statistics.stdev(values), 2)
 
 
 @cache
 def held_out() -> tuple[tuple[Peak, float, float], ...]:
     """Return each peak with its error and its standard deviation, by the constants from other publishers."""
     peaks = read_peaks()
-    models = {p: fitted([peak for peak in peaks if peak.publisher != p]) for p in {peak.publisher for peak in peaks}}
+    models = {name: fitted([p for p in peaks if p.publisher != name]) for name in _by_publisher(peaks)}
     return tuple(
         (peak, peak.error(model := models[peak.publisher]), math.sqrt(peak.use(model).variance)) for peak in peaks
     )
@@ -193,10 +218,13 @@ def coverage(rows: Sequence[tuple[Peak, float, float]]) -> float:
 def decisions(*, is_training: bool) -> Mapping[str, tuple[int, int]]:
     """Return how often the models of timm are judged wrongly, and the number of cases, each family held out."""
     excluded, promised, undecided = [], [], []
-    models: dict[str, MemoryModel] = {}
+    common = fitted(read_peaks())
+    factors = _factors(common, is_training=is_training)
+    centers: dict[str, tuple[float, float]] = {}
     for limit in read_limits(is_training=is_training):
         family = family_of(limit.shape.name)
-        model = models.setdefault(family, fitted(read_peaks(), family))
+        center = centers[family] = centers.get(family) or _center(factors, family)
+        model = replace(common, image_training=center, image_inference=center)
         fits = model.use(limit.shape, limit.run).fits(MEMORY)
         excluded.append(fits is False)
         undecided.append(fits is None)
@@ -210,7 +238,7 @@ def decisions(*, is_training: bool) -> Mapping[str, tuple[int, int]]:
 def main() -> None:
     """Hold out and print."""
     model = fitted(read_peaks())
-    print(f"reserve {model.reserve:.2f}, spread {model.spread:.2f}")
+    print(f"reserve {model.reserve:.2f}, spread {model.spread:.3f}")
     print(f"image models: training {model.image_training}, inference {model.image_inference}\n")
     print("| held out | peaks | publishers | bias | error | inside 90 % |")
     print("| --- | --- | --- | --- | --- | --- |")
