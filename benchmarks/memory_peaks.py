@@ -150,7 +150,7 @@ def _limits(is_training: bool) -> Iterator[Limit]:
 
 def next_batch(batch: int) -> int:
     """Return the batch before this one in timm's order, such as 64, 48, 32, 24, 16."""
-    power = 2 ** int(math.log2(batch))
+    power: int = 1 << batch.bit_length() - 1
     return power * 3 // 2 if batch == power else power * 2
 
 
@@ -231,8 +231,8 @@ def decisions(*, is_training: bool) -> Mapping[str, tuple[int, int]]:
         if limit.next_batch:
             run = replace(limit.run, batch=limit.next_batch)
             promised.append(model.use(limit.shape, run).fits(MEMORY) is True)
-    named = {"excluded, but it ran": excluded, "promised, but it failed": promised, "not decided": undecided}
-    return {name: (sum(cases), len(cases)) for name, cases in named.items()}
+    groups = {"excluded, but it ran": excluded, "promised, but it failed": promised, "not decided": undecided}
+    return {name: (sum(cases), len(cases)) for name, cases in groups.items()}
 
 
 def main() -> None:

@@ -12,7 +12,8 @@ from functools import cached_property
 from advisor.api.advice_inputs import open_targets
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
 from advisor.api.context import TargetContext, load_project, prepare_target, project_builder, select_targets
-from advisor.api.options import COST, REDUCED_PRECISION, TIME, ChoiceOptions, ProjectOptions
+from advisor.api.memory_check import MemoryNeed, MemoryQuestion, read_question
+from advisor.api.options import COST, REDUCED_PRECISION, TIME, ChoiceOptions, MemoryOptions, ProjectOptions
 from advisor.api.session import AdviceSession
 from advisor.api.stores import open_readable_store
 from advisor.api.targets import recommend_each
@@ -91,6 +92,7 @@ class MachineChoice:
         cost: Cost of the items in units of the currency, or as relative as the time; ``None`` if time or price are not
             known.
         rows: Number of published times of its accelerator at the workload.
+        need: What the model needs of the memory of each accelerator; ``None`` if no option asks for it.
     """
 
     name: str
@@ -105,6 +107,7 @@ class MachineChoice:
     price: MachinePrice | None = None
     cost: Ratio | None = None
     rows: int = 0
+    need: MemoryNeed | None = None
 
     @property
     def accelerators(self) -> Accelerator | None:
@@ -132,6 +135,7 @@ class HardwareChoice:
         spot: Whether the costs are those of spot instances.
         budget: Largest cost; ``None`` for no limit.
         has_project: Whether there is a project, whose stacks are compared.
+        question: What must fit into the memory; ``None`` if no option asks for it.
     """
 
     workload: str
@@ -145,6 +149,7 @@ class HardwareChoice:
     spot: bool = False
     budget: float | None = None
     has_project: bool = False
+    question: MemoryQuestion | None = None
 
     @property
     def level(self) -> ReferenceTime | None:
@@ -182,7 +187,9 @@ class HardwareChoice:
         )
 
 
-def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareChoice:
+def choose_hardware(
+    options: ProjectOptions, choice: ChoiceOptions, memory: MemoryOptions | None = None
+) -> HardwareChoice:
     """Compare machines for a workload.
 
     If the directory has no project, stacks are not compared, and the workload must be selected.
@@ -190,6 +197,7 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
     Args:
         options: The project, whose targets are the machines if nothing else names them, and the workload.
         choice: Which machines are compared, and by what.
+        memory: What must fit into their memory.
 
     Raises:
         InputError: If a file or an option is wrong, or no workload is selected (exit code 2).
@@ -201,13 +209,16 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
     memo = Memo(DiskCache(cache_directory(options.indexes.cache_directory) / "index"), "machine times")
     published = _LazyTimes(readable_address(options.resolution.knowledge))
     contexts, workload = _contexts(options, choice, prices, published)
+    allowed = {word for context in contexts.values() if context is not None for word in context.options.allow}
+    regime = SHORT if REDUCED_PRECISION in allowed.union(options.resolution.allow) else DEFAULT
+    question = read_question(memory or MemoryOptions(), workload, is_reduced=regime == SHORT)
     stacks = _stacks(options, contexts)
     machines = [
         _machine(name, context.target.hardware if context else find_profile(name), choice, stacks.get(name, ()))
         for name, context in contexts.items()
     ]
-    allowed = {word for context in contexts.values() if context is not None for word in context.options.allow}
-    regime = SHORT if REDUCED_PRECISION in allowed.union(options.resolution.allow) else DEFAULT
+    if question is not None:
+        machines = [_with_need(machine, question) for machine in machines]
     times, machines = _timed(machines, published, memo, _tasks(workload), regime)
     if choice.budget is not None and (times is None or times.level is None):
         raise InputError(
@@ -216,7 +227,7 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
         )
     priced = [_priced(machine, choice, prices, times) for machine in machines]
     compared = _ranked(priced, workload, choice, prices, times)
-    return replace(compared, has_project=any(context is not None for context in contexts.values()))
+    return replace(compared, question=question, has_project=any(context is not None for context in contexts.values()))
 
 
 def _check(choice: ChoiceOptions) -> None:
@@ -441,6 +452,12 @@ def _machine(
         stack=() if isinstance(stack, AdvisorError) else stack,
         obstacle=obstacle,
     )
+
+
+def _with_need(machine: MachineChoice, question: MemoryQuestion) -> MachineChoice:
+    """Return a machine with what the model needs of its memory, and with an obstacle if it does not fit."""
+    need = question.need(machine.accelerators, machine.nodes)
+    return replace(machine, need=need, obstacle=machine.obstacle or (need.obstacle if need else ""))
 
 
 def _builds(stack: Sequence[StackOnMachine]) -> list[Build]:

@@ -137,6 +137,7 @@ KNOWLEDGE = Option(
 _project = partial(Option, panel=PROJECT)
 _target = partial(Option, panel=TARGET)
 _objective = partial(Option, panel=OBJECTIVE)
+_memory = partial(Option, panel=OBJECTIVE, page="../how-to/choose-hardware.md#check-the-memory")
 _index = partial(Option, panel=INDEX)
 
 
@@ -623,6 +624,62 @@ class ChoiceOptions:
         ),
     ] = 1e6
     nodes: Annotated[int, _objective("--nodes", metavar="NUMBER", minimum=1, help="Machines that work together.")] = 1
+
+
+MOST_ITEMS_OF_STEP = 10**9
+"""Largest batch and length."""
+
+
+def read_count(text: str) -> int:
+    """Read a batch or a length, from 1 to :data:`MOST_ITEMS_OF_STEP`.
+
+    Raises:
+        InputError: If it is not one.
+    """
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(MOST_ITEMS_OF_STEP)) else 0
+    if not 1 <= number <= MOST_ITEMS_OF_STEP:
+        raise InputError(f"`{text}` is not a whole number from 1 to {MOST_ITEMS_OF_STEP:.0e}")
+    return number
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """What must fit into the memory of an accelerator."""
+
+    batch: Annotated[
+        int | None,
+        _memory(
+            "--batch",
+            metavar="NUMBER",
+            parse=read_count,
+            help="Items of a step on each accelerator.\nMachines whose memory is too small for them are excluded.",
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        _memory(
+            "--model",
+            metavar="MODEL",
+            help="A `config.json`, or the name of a model.\n"
+            "The file is that of a model of Hugging Face. By default, it is the model of the workload.",
+        ),
+    ] = None
+    length: Annotated[
+        int | None, _memory("--length", metavar="NUMBER", parse=read_count, help="Tokens of an item of text.")
+    ] = None
+    optimizer: Annotated[
+        str | None,
+        _memory(
+            "--optimizer",
+            metavar="NAME",
+            default_text="adamw",
+            help="sgd, momentum, adam, adamw or adam-8bit.\nThe optimizer of a workload that trains.",
+        ),
+    ] = None
+    checkpointing: Annotated[
+        bool, _memory("--checkpointing", help="Compute each layer again in the backward pass.")
+    ] = False
 
 
 Project = ProjectFiles | Path | str

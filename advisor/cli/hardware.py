@@ -12,6 +12,7 @@ from advisor.api.option import option_fields
 from advisor.api.options import (
     ChoiceOptions,
     IndexOptions,
+    MemoryOptions,
     ProjectFiles,
     ProjectOptions,
     ResolutionOptions,
@@ -54,6 +55,7 @@ def choose_hardware(
     files: ProjectFiles,
     target: Annotated[TargetOptions, Only(("python", "platform"))],
     choice: ChoiceOptions,
+    memory: MemoryOptions,
     resolution: Annotated[ResolutionOptions, Only(_OF_CHOICE)],
     indexes: IndexOptions,
     format: FormatOption = "text",
@@ -66,7 +68,7 @@ def choose_hardware(
     from advisor.report.hardware_choice import hardware_choice_document, hardware_choice_text
 
     options = ProjectOptions(files=files, target=target, resolution=resolution, indexes=indexes)
-    result = api.hardware_choice.choose_hardware(options, choice)
+    result = api.hardware_choice.choose_hardware(options, choice, memory)
     if format == "json":
         print_json(hardware_choice_document(result))
     else:

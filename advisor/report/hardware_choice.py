@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from advisor.api.hardware_choice import HardwareChoice, MachineChoice, StackOnMachine
+from advisor.api.memory_check import MemoryNeed, MemoryQuestion, memory_interval, parts_text, question_text
 from advisor.api.options import COST, TIME
 from advisor.domain.words import count, memory_text, quoted
 from advisor.report.accelerators import REGIMES
@@ -33,6 +34,7 @@ def _blocks(choice: HardwareChoice) -> Iterator[Block]:
         *labelled("workload", [f"{choice.workload}: {_work(choice)}"]),
         *labelled("basis", list(_basis(choice))),
         *labelled("prices", list(_prices(choice))),
+        *labelled("memory", list(_memory(choice))),
         *labelled("stack", [] if len(stacks) != 1 else [_stack(common) if choice.has_project else _NO_PROJECT]),
     ]
     yield _ranking(choice, with_stack=len(stacks) > 1)
@@ -79,6 +81,26 @@ def _prices(choice: HardwareChoice) -> Iterator[str]:
         yield f"{count(number, 'row')} not used: {reason}"
 
 
+def _memory(choice: HardwareChoice) -> Iterator[str]:
+    """Yield what must fit into the memory, and each amount that it needs."""
+    if choice.question is None:
+        return
+    yield question_text(choice.question)
+    needs = [machine.need for machine in (*choice.ranked, *choice.unranked, *choice.impossible)]
+    uses = [need.use for need in needs if need is not None and need.use is not None]
+    yield from dict.fromkeys(f"{memory_interval(use)}: {parts_text(use)}" for use in uses)
+
+
+def _need_text(need: MemoryNeed | None) -> str:
+    """Return whether a model fits; empty if nobody asks."""
+    if need is None:
+        return ""
+    if need.unknown:
+        return need.unknown
+    verdict = "the model fits" if need.fits else "the model may not fit"
+    return f"{verdict}; {need.largest_text}"
+
+
 def _regions(choice: HardwareChoice) -> list[str]:
     return sorted({machine.price.region for machine in choice.ranked if machine.price is not None} - {""})
 
@@ -92,6 +114,7 @@ def _ranking(choice: HardwareChoice, *, with_stack: bool) -> Block:
         notes = [
             f"{_device(machine)}{f'; {region}' if region else ''}",
             *([_stack(machine.stack)] if with_stack else []),
+            *filter(None, [_need_text(machine.need)]),
         ]
         cells = (f"{number}{_UNCLEAR if unclear else ''}", machine.name, *amounts)
         rows.append(TextRow(cells=cells, notes=tuple(notes)))
@@ -154,10 +177,11 @@ def _framework(one: StackOnMachine) -> str:
 
 def _unknown(choice: HardwareChoice, machine: MachineChoice) -> str:
     """Return why a machine has no place in the ranking, with its time if only the price is missing."""
+    need = f"; {text}" if (text := _need_text(machine.need)) else ""
     if machine.unknown or machine.seconds is None:
-        return machine.unknown or "its time is not known"
+        return (machine.unknown or "its time is not known") + need
     time = f"; {duration_interval(machine.seconds)}" if choice.level is not None else ""
-    return f"its price is not known{time}"
+    return f"its price is not known{time}{need}"
 
 
 def hardware_choice_document(choice: HardwareChoice) -> dict[str, Any]:
@@ -190,6 +214,33 @@ def hardware_choice_document(choice: HardwareChoice) -> dict[str, Any]:
         "not_known": [{**_machine_record(choice, m), "reason": m.unknown} for m in choice.unranked],
         "excluded": [{**_machine_record(choice, m), "reason": m.obstacle} for m in choice.impossible],
         "left_out_prices": dict(choice.prices.left_out),
+        **({"memory": _question_record(choice.question)} if choice.question is not None else {}),
+    }
+
+
+def _question_record(question: MemoryQuestion) -> dict[str, Any]:
+    shape, run = question.shape, question.run
+    return {
+        "model": shape.name if shape is not None else None,
+        "parameters": shape.parameters if shape is not None else None,
+        "source": shape.source or None if shape is not None else None,
+        "not_known": question.unknown or None,
+        "mode": "training" if run.is_training else "inference",
+        "batch": run.batch,
+        "length": run.length or None,
+        "precision": run.precision,
+        "optimizer": run.optimizer if run.is_training else None,
+        "checkpointing": run.is_checkpointed,
+    }
+
+
+def _need_record(need: MemoryNeed) -> dict[str, Any]:
+    return {
+        "bytes": _interval(need.use.ratio if need.use is not None else None),
+        "parts": {name: round(size) for name, size in need.use.parts.items()} if need.use is not None else None,
+        "fits": need.fits,
+        "largest_batch": need.largest_batch if need.use is not None else None,
+        "not_known": need.unknown or None,
     }
 
 
@@ -226,6 +277,7 @@ def _machine_record(choice: HardwareChoice, machine: MachineChoice) -> dict[str,
         "published_times": machine.rows,
         "first_is_better": machine is not first and choice.is_better(first, machine),
         "is_dominated": choice.is_dominated(machine),
+        **({"memory_need": _need_record(machine.need)} if machine.need is not None else {}),
     }
 
 

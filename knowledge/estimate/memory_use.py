@@ -17,9 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
-from knowledge.domain.errors import InputError
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.model_shape import ImageModelShape, ModelShape, TransformerShape
 
@@ -42,7 +40,7 @@ CONTEXT_BYTES = 475 * 2**20
 https://github.com/mila-iqia/milabench/blob/0e88d922b5d2b66a5421cb924ac864565dd86598/config/scaling.yaml, an earlier
 version."""
 RESERVE = 1.18
-"""What the allocator reserves for activations and logits, relative to what is counted: it rounds up, and leaves gaps."""
+"""What the allocator reserves for activations and logits, relative to what is counted: it rounds up, with gaps."""
 IMAGE_TRAINING, IMAGE_INFERENCE = (2.37, 0.29), (0.22, 0.77)
 """Values in memory for each counted activation of an image model: all that training keeps, and those that are in use at
 one time in inference. Each with the standard deviation of its logarithm between models."""

@@ -346,6 +346,11 @@ def shape_of_workload(workload: Workload) -> ModelShape | None:
     return _shipped(names[0]) if len(names) == 1 else None
 
 
+def shipped_names() -> list[str]:
+    """Return the names of the models whose shapes ship."""
+    return list(_entries())
+
+
 @cache
 def _entries() -> Mapping[str, Any]:
     return shipped_yaml("knowledge.estimate", "model_shapes.yaml")
