@@ -329,10 +329,11 @@ def find_shape(name: str) -> ModelShape:
         return _image_model(model)
     if name.endswith(".json") or Path(name).is_file():
         return read_shape(Path(name))
-    nearest = [f"{TIMM}{other}" for other in closest_models(model)] if name.startswith(TIMM) else list(entries)
-    raise InputError(
-        f"there is no model `{name}`", hint=f"{suggest(name, nearest)}; or name the `config.json` of a model"
+    others = [*entries, *(f"{TIMM}{other}" for other in closest_models(model))]
+    listed = (
+        f"name the `config.json` of a model, `{TIMM}NAME`, or one of {', '.join(f'`{other}`' for other in entries)}"
     )
+    raise InputError(f"there is no model `{name}`", hint=suggest(name, others, otherwise=listed))
 
 
 def shape_of_workload(workload: Workload) -> ModelShape | None:
