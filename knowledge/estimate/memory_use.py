@@ -45,7 +45,8 @@ IMAGE_TRAINING, IMAGE_INFERENCE = (2.37, 0.29), (0.22, 0.77)
 """Values in memory for each counted activation of an image model: all that training keeps, and those that are in use at
 one time in inference. Each with the standard deviation of its logarithm between models."""
 SPREAD = 0.083
-"""Standard deviation of the logarithm between what programs need and what is counted."""
+"""Standard deviation of the logarithm between what programs need and what is counted: that of publishers that were held
+out, widened because they are few (Student's t)."""
 MOST_BATCH = 2**30
 """Largest number of items of a step, beyond any memory."""
 _SHORT, _LONG = 2, 4
