@@ -133,7 +133,7 @@ def _key(o: Observation) -> _Key:
     return o.round, o.arm, o.indicator.label
 
 
-MLPERF = ("mlperf_training", "mlperf_inference")
+MLPERF = ("mlperf_training", "mlperf_inference", "mlperf_power")
 """Names of the indicators of imported MLPerf results, which this program does not measure."""
 _UNTIMED = (*MLPERF, PUBLISHED, BENCHMARK)
 """Indicators whose samples need not come from a clock of this program."""

@@ -14,6 +14,8 @@ TRAINING = "mlperf_training"
 """Name of the indicator: time to train a published model to its target quality."""
 INFERENCE = "mlperf_inference"
 """Name of the indicator: seconds per sample of a published model under LoadGen, in one of its scenarios."""
+POWER = "mlperf_power"
+"""Name of the indicator: time and power, or energy, of a published result with a power meter."""
 INDICATORS = (TRAINING, INFERENCE)
 FIGURES = ("run_seconds", "quality", "value", "mean_seconds")
 """Metrics that identify a log."""
