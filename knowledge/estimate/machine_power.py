@@ -127,7 +127,7 @@ def _terms(rated: float, *, is_tuned: bool) -> tuple[float, float, float]:
 
 def _fitted(terms: Array, watts: Array) -> Array:
     """Return the numbers with the smallest relative errors: least squares, weighted by the predictions."""
-    numbers = np.zeros(terms.shape[1])
+    numbers: Array = np.zeros(terms.shape[1])
     predicted = watts
     for _ in range(_ITERATIONS):
         numbers, *_ = np.linalg.lstsq(terms / predicted[:, None], watts / predicted)

@@ -31,8 +31,8 @@ from knowledge.evidence import mlperf
 from knowledge.evidence.mlperf import Gain, Score, score_submissions
 from knowledge.evidence.stacks import stack_name
 from knowledge.exchange.files import observation_file
-from knowledge.exchange.mlperf.results import INDICATORS, TRAINING, ContentCounter
 from knowledge.exchange.mlperf.power import read_power_table
+from knowledge.exchange.mlperf.results import INDICATORS, TRAINING, ContentCounter
 from knowledge.exchange.mlperf.tree import read_results
 
 _MachineOption = Annotated[
@@ -183,7 +183,8 @@ def import_mlperf(
 ) -> None:
     """Store published results of MLPerf Training and Inference; files without a result are listed with the reason."""
     trees = [
-        (path, read_power_table(path) if path.suffix == ".json" else read_results(path, round_=round_)) for path in paths
+        (path, read_power_table(path) if path.suffix == ".json" else read_results(path, round_=round_))
+        for path in paths
     ]
     for _, imported in trees:
         for skipped in imported.skipped:
