@@ -2,8 +2,8 @@
 
     python docs/mlperf_power.py ROWS.json
 
-Each row of the list states a result as its source does: round, suite, public ID, submitter, system, accelerator, number of
-accelerators and nodes, host processor, benchmark, scenario, result and power or energy with their units, software,
+Each row of the list states a result as its source does: round, suite, public ID, submitter, system, accelerator, number
+of accelerators and nodes, host processor, benchmark, scenario, result and power or energy with their units, software,
 notes and source. The official table of a round (`summary_results.json`) is imported as it is by `advisor knowledge
 import-mlperf`; earlier rounds have none, and their rows come from the tables that
 https://github.com/aryatschand/MLPerf-Power-HPCA-2025 exported from https://mlcommons.org.

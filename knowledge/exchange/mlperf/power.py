@@ -1,8 +1,8 @@
 """Reader of results of MLPerf with a power meter: MLCommons' table of all results of a round.
 
 The table is ``summary_results.json`` of https://github.com/mlcommons/inference_results_v4.1 and later rounds: a list of
-results, of which those with ``has_power`` have a power. In MLPerf Inference, it is the power that the whole system takes
-from the wall during the measured run, idle power included
+results, of which those with ``has_power`` have a power. In MLPerf Inference, it is the power that the whole system
+takes from the wall during the measured run, idle power included
 (https://github.com/mlcommons/inference_policies/blob/master/power_measurement.adoc). In MLPerf Training, it is the
 energy of all nodes at their power supplies
 (https://github.com/mlcommons/training_policies/blob/master/power_measurement.adoc).
