@@ -33,12 +33,12 @@ def _blocks(choice: HardwareChoice) -> Iterator[Block]:
     common = next(iter(stacks)) if len(stacks) == 1 else ()
     yield [
         *labelled("workload", [f"{choice.workload}: {_work(choice)}"]),
-        *labelled("basis", list(_basis(choice))),
+        *labelled("basis", list(basis_lines(choice))),
         *labelled("prices", list(_prices(choice))),
-        *labelled("stack", [] if len(stacks) != 1 else [_stack(common) if choice.has_project else _NO_PROJECT]),
+        *labelled("stack", [] if len(stacks) != 1 else [stack_text(common) if choice.has_project else _NO_PROJECT]),
     ]
     yield _ranking(choice, with_stack=len(stacks) > 1)
-    yield labelled("not known", [(machine.name, _unknown(choice, machine)) for machine in choice.unranked])
+    yield labelled("not known", [(machine.name, unknown_text(choice, machine)) for machine in choice.unranked])
     yield labelled("excluded", [(machine.name, machine.obstacle) for machine in choice.impossible])
 
 
@@ -53,7 +53,8 @@ def _work(choice: HardwareChoice) -> str:
     return f"{items} {level.unit} of {level.task}, {level.mode}"
 
 
-def _basis(choice: HardwareChoice) -> Iterator[str]:
+def basis_lines(choice: HardwareChoice) -> Iterator[str]:
+    """Yield what the predictions rest on."""
     times = choice.times
     if times is None:
         return
@@ -91,12 +92,12 @@ def _ranking(choice: HardwareChoice, *, with_stack: bool) -> Block:
     rows: list[TextRow | str] = []
     for number, machine in enumerate(choice.ranked, 1):
         unclear = number > 1 and not choice.is_better(choice.ranked[0], machine)
-        amounts = [_amount(choice, machine, name) for name in _shown(choice)]
+        amounts = [amount_text(choice, machine, name) for name in amounts_of(choice)]
         region = machine.price.region if machine.price is not None and len(_regions(choice)) > 1 else ""
         notes = [
             f"{_device(machine)}{f'; {region}' if region else ''}",
-            *_energies(choice, machine),
-            *([_stack(machine.stack)] if with_stack else []),
+            *energy_lines(choice, machine),
+            *([stack_text(machine.stack)] if with_stack else []),
         ]
         cells = (f"{number}{_UNCLEAR if unclear else ''}", machine.name, *amounts)
         rows.append(TextRow(cells=cells, notes=tuple(notes)))
@@ -105,14 +106,15 @@ def _ranking(choice: HardwareChoice, *, with_stack: bool) -> Block:
     return labelled(f"by {choice.objective}", rows)
 
 
-def _shown(choice: HardwareChoice) -> list[str]:
+def amounts_of(choice: HardwareChoice) -> list[str]:
     """Return the amounts that are shown, that of the objective first."""
     names = {choice.objective, TIME, COST}
     names = {name for name in names if any(m.amount(name) is not None for m in choice.ranked)}
     return sorted(names, key=lambda name: (name != choice.objective, CHOICE_OBJECTIVES.index(name)))
 
 
-def _amount(choice: HardwareChoice, machine: MachineChoice, name: str) -> str:
+def amount_text(choice: HardwareChoice, machine: MachineChoice, name: str) -> str:
+    """Return an amount of a machine with its interval and its unit."""
     amount = machine.amount(name)
     if amount is None:
         return "not known"
@@ -137,7 +139,7 @@ def with_unit(amount: Ratio, units: Sequence[tuple[float, str]], most: float = 1
     return f"{mean} {unit} [{low}, {high}]"
 
 
-def _energies(choice: HardwareChoice, machine: MachineChoice) -> Iterator[str]:
+def energy_lines(choice: HardwareChoice, machine: MachineChoice) -> Iterator[str]:
     """Yield the energy of the items, if it is not shown beside the time, and what it emits."""
     if choice.level is None or machine.seconds is None:
         return
@@ -171,7 +173,8 @@ def _device(machine: MachineChoice) -> str:
     return f"{nodes}{gpus.count} x {gpus.model}, {memory_text(gpus.memory_bytes)}; {rows}"
 
 
-def _stack(stack: Iterable[StackOnMachine]) -> str:
+def stack_text(stack: Iterable[StackOnMachine]) -> str:
+    """Return the frameworks of a stack."""
     return "; ".join(_framework(one) for one in stack) or "no framework that is measured"
 
 
@@ -181,7 +184,7 @@ def _framework(one: StackOnMachine) -> str:
     return f"{one.framework} {one.version}{build}{settings}"
 
 
-def _unknown(choice: HardwareChoice, machine: MachineChoice) -> str:
+def unknown_text(choice: HardwareChoice, machine: MachineChoice) -> str:
     """Return why a machine has no place in the ranking, with its time if only the price is missing."""
     if machine.unknown or machine.seconds is None:
         return machine.unknown or "its time is not known"
