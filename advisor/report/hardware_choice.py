@@ -223,7 +223,7 @@ def hardware_choice_document(choice: HardwareChoice) -> dict[str, Any]:
         "carbon_intensity": choice.carbon_intensity,
         "metered_machines": choice.metered,
         "ranked": [_machine_record(choice, machine) for machine in choice.ranked],
-        "not_known": [{**_machine_record(choice, m), "reason": m.unknown} for m in choice.unranked],
+        "not_known": [{**_machine_record(choice, m), "reason": unknown_text(choice, m)} for m in choice.unranked],
         "excluded": [{**_machine_record(choice, m), "reason": m.obstacle} for m in choice.impossible],
         "left_out_prices": dict(choice.prices.left_out),
     }
