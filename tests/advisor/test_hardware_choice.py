@@ -243,7 +243,7 @@ def test_times_are_relative_where_sources_disagree(advisor: Advisor, tmp_path: P
     [
         (["--budget", "3"], "`--budget` needs prices"),
         (["--objective", "speed"], "there is no objective `speed`"),
-        (["--objective", "energy"], "there is no objective `energy`"),
+        (["--carbon-intensity", "-3"], "`-3` is not a positive number"),
         (["--items", "-1"], "`-1` is not a positive number"),
         (["--items", "1e300"], "`1e300` is not a number of items"),
         (["--nodes", "1" + "0" * 400], "`--nodes 1"),
