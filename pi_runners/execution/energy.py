@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from knowledge.domain.observation import ENERGY_WINDOW, JOULES_PER_CALL
 from pi_runners.harness.timing import SampleWindow
 
 POWERCAP = Path("/sys/class/powercap")
@@ -209,9 +210,9 @@ def energy_figures(
         energy = _between(last_but_one, last, ended) - _between(first, second, window.started)
         if energy > 0:
             figures[f"{kind}_energy_joules"] = energy
-            figures[f"{kind}_joules_per_call"] = energy / (window.stretches * loops)
+            figures[f"{kind}{JOULES_PER_CALL}"] = energy / (window.stretches * loops)
     if figures:
-        figures["energy_window_seconds"] = window.seconds
+        figures[ENERGY_WINDOW] = window.seconds
     return {name: float(f"{value:.4g}") for name, value in figures.items()}
 
 
