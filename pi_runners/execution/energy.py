@@ -102,10 +102,9 @@ class EnergyMeter:
         readings = [(counter.kind, counter.joules(now)) for counter in self._counters]
         totals: dict[str, float] = {}
         for kind in sorted({kind for kind, _ in readings}):
-            values = [joules for k, joules in readings if k == kind]
-            known = [joules for joules in values if joules is not None]
-            if len(known) == len(values):
-                totals[kind] = sum(known)
+            values = [joules for k, joules in readings if k == kind and joules is not None]
+            if len(values) == sum(counter.kind == kind for counter in self._counters):
+                totals[kind] = sum(values)
         return totals
 
 
