@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,10 +17,12 @@ from typing import Any
 import psutil
 import pytest
 
+from advisor.campaign.prometheus import PrometheusSink
 from pi_runners.execution import telemetry
 from pi_runners.execution.energy import EnergyMeter, energy_figures, gpu_counters, processor_counters
 from pi_runners.execution.telemetry import Sampler
 from pi_runners.harness.timing import SampleWindow
+from tests.knowledge.samples import observation
 
 RANGE_MICROJOULES = 262_143_328_850
 """Of an Intel processor: its counter has 32 bits of 61 microjoules."""
@@ -282,6 +285,19 @@ while time.monotonic() < start + 4.5:
     assert sampler.readings[0].figures == sampler.readings[-1].figures == {}
     figures = energy_figures(energy, window(energy[-1][0] - 3.2, 3.0), loops=1)
     assert figures["cpu_energy_joules"] == pytest.approx(210.0, rel=0.1)
+
+
+def test_prometheus_does_not_show_the_energy_of_an_earlier_run(tmp_path: Path) -> None:
+    pytest.importorskip("prometheus_client")
+    sink = PrometheusSink(lambda _: None, tmp_path / "figures.prom")
+    runs = [observation(round=number) for number in range(2)]
+
+    sink.add([replace(runs[0], telemetry={"cpu_energy_joules": 400.0})])
+    first = (tmp_path / "figures.prom").read_text()
+    sink.add([runs[1]])
+
+    assert "seshat_telemetry_cpu_energy_joules 400.0" in first
+    assert "seshat_telemetry_cpu_energy_joules NaN" in (tmp_path / "figures.prom").read_text()
 
 
 def test_on_a_machine_without_counters_readings_have_no_energy() -> None:
