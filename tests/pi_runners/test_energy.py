@@ -304,7 +304,7 @@ def test_on_a_machine_without_counters_readings_have_no_energy() -> None:
     if any(map(os.access, Path("/sys/class/powercap").glob("intel-rapl:*/energy_uj"), [os.R_OK] * 64)):
         pytest.skip("this machine has counters")
     with (
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.6)"]) as child,
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(2)"]) as child,
         Sampler(child.pid, memory_limit_bytes=None, stop=lambda: None, interval_seconds=0.2) as sampler,
     ):
         child.wait()
