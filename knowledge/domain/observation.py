@@ -43,6 +43,10 @@ PUBLISHED = "published"
 PUBLISHED_BLOCKS = (f"{PUBLISHED}/", "mlperf-")
 """Beginnings of the names of the blocks that hold published results."""
 
+DAWNBENCH = "dawnbench"
+"""Name of the indicator of DAWNBench's published entries: seconds to the required quality, or of one input. Models and
+tricks differ from entry to entry, so that they are evidence for nothing else."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndicatorRun(StrictRecord):
