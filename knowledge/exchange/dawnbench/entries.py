@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NoReturn
 
 _REQUIRED = ("version", "author", "framework", "model", "hardware", "timestamp")
@@ -60,7 +61,7 @@ TASKS: Mapping[str, DawnTask] = {
     "ImageNet": DawnTask(name="imagenet", target=93.0, columns=("top5accuracy", "top5"), qualities=("top5Accuracy",)),
     "SQuAD": DawnTask(name="squad", target=0.75, columns=("f1score", "f1"), qualities=("f1Score",), is_fraction=True),
 }
-"""Tasks by the names of their folders. ResNet entries of CIFAR10 state their accuracy as either of two."""
+"""Tasks by the names of their folders. An entry of CIFAR10 inference states its accuracy as ``top5Accuracy``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +233,7 @@ def read_progress(progress: str | None, task: DawnTask) -> DawnResult:
     note = ""
     if _are_epochs(hours) and not _are_epochs(epochs):
         epochs, hours, note = hours, epochs, "the heads of `epoch` and `hours` in its table are exchanged"
-    if any(later < earlier for earlier, later in zip(hours, hours[1:], strict=False)):
+    if any(later < earlier for earlier, later in pairwise(hours)):
         raise UnreadableEntryError("the hours in its table decrease: they are not counted from the start")
     reached = next((n for n, quality in enumerate(qualities) if quality >= task.target), None)
     if reached is None:

@@ -120,9 +120,9 @@ def read_framework(text: str) -> tuple[str, str]:
             rest = text[match.start() + len(match[0].rstrip("0123456789. ")) :]
             version = re.match(r"[ v]*(\d[\w.+]*)", rest)
             return str(name), _version(version[1] if version else "")
-    match = _NAME_AND_VERSION.fullmatch(text)
-    name, version = (match["name"], match["version"] or "") if match else (text, "")
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-"), _version(version)
+    whole = _NAME_AND_VERSION.fullmatch(text)
+    words_before, stated = (whole["name"], whole["version"] or "") if whole else (text, "")
+    return re.sub(r"[^a-z0-9.]+", "-", words_before.lower()).strip("-"), _version(stated)
 
 
 def _version(text: str) -> str:

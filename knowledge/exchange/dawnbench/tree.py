@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import Observation
 from knowledge.exchange.dawnbench.entries import TASKS, DawnEntry, UnreadableEntryError, read_entry
 from knowledge.exchange.dawnbench.machines import DawnMachine, read_machine
 from knowledge.exchange.dawnbench.observations import entry_observation
