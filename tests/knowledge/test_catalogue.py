@@ -162,7 +162,7 @@ models:
 
 
 def test_a_group_becomes_one_entry_for_each_name() -> None:
-    first, second = read_suite(SUITE, where="suite.yaml")
+    first, second = read_suite(SUITE, where="suite.yaml").entries()
 
     assert (first.key, second.key) == ("suite/one", "suite/two")
     assert first.versions == ("v1", "v2")
@@ -186,6 +186,6 @@ def test_a_group_becomes_one_entry_for_each_name() -> None:
 )
 def test_a_malformed_suite_is_refused(old: str, new: str, message: str) -> None:
     with pytest.raises(InputError) as error:
-        read_suite(SUITE.replace(old, new), where="suite.yaml")
+        read_suite(SUITE.replace(old, new), where="suite.yaml").entries()
 
     assert message in str(error.value)
