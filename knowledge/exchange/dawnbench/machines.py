@@ -46,13 +46,14 @@ class DawnMachine:
 
 def read_machine(text: str) -> DawnMachine:
     """Return the machines that a text describes. What it does not say stays unknown."""
-    known, instance = cloud_instances(), _instance(text)
+    instance = _instance(text)
+    cloud = cloud_instances().get(instance)
     rest = text.replace(instance, " ") if instance else text
     model, factors = _stated(rest)
     nodes = _nodes(text, instance, factors)
     is_of_each = len(factors) > 1 or "each" in text
     stated = factors[-1] if is_of_each else max(1, (factors or (nodes,))[0] // nodes)
-    profile = known[instance].profile if instance in known else HardwareProfile(name=instance or text, cpu=_UNKNOWN_CPU)
+    profile = cloud.profile if cloud is not None else HardwareProfile(name=instance or text, cpu=_UNKNOWN_CPU)
     profile = replace(profile, nodes=nodes)
     if profile.accelerators:
         count = profile.accelerators[0].count
@@ -66,7 +67,7 @@ def read_machine(text: str) -> DawnMachine:
             name=instance or f"{model.name if model is not None else accelerator.model} x {accelerator.count}",
             accelerators=(accelerator,),
         )
-    elif _OTHER_DEVICE.search(text) or not (instance in known or _PROCESSOR.search(text)):
+    elif _OTHER_DEVICE.search(text) or not (cloud is not None or _PROCESSOR.search(text)):
         profile = replace(profile, unknown=("accelerators: the entry names none that the catalogue contains",))
     is_unknown = bool(profile.unknown) or (accelerator is not None and accelerator.vendor == "google")
     warning = f"`{text}` names no accelerator that the catalogue contains" if is_unknown else ""
@@ -78,8 +79,8 @@ _UNKNOWN_CPU = Cpu(architecture="", microarchitecture="")
 
 def _instance(text: str) -> str:
     """Return the cloud instance that a text names; empty if it names none that is known."""
-    known = (*cloud_instances(), *_instances())
-    return next((word for word in _WORD.findall(text) if word in known), "")
+    names = {*cloud_instances(), *_instances()}
+    return next((word for word in _WORD.findall(text) if word in names), "")
 
 
 def _instances() -> Mapping[str, Any]:
