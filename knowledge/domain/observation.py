@@ -43,6 +43,9 @@ PUBLISHED = "published"
 PUBLISHED_BLOCKS = (f"{PUBLISHED}/", "mlperf-")
 """Beginnings of the names of the blocks that hold published results."""
 
+DAWNBENCH = "dawnbench"
+"""Name of the indicator of DAWNBench's published entries: seconds to the required quality, or of one input. Models and
+tricks differ from entry to entry, so that they are evidence for nothing else."""
 JOULES_PER_CALL = "_joules_per_call"
 """End of the names of the telemetry's energies of one call, after ``gpu``, ``cpu`` or ``dram``."""
 ENERGY_WINDOW = "energy_window_seconds"

@@ -36,11 +36,11 @@ class ImportResult:
     """Result of reading a tree.
 
     Attributes:
-        observations: One observation per training run or per valid inference result, in order of path, without equal
-            ones.
+        observations: One observation per training run, per valid inference result or per entry, in order of path,
+            without equal ones.
         skipped: Files without an observation, in order of path.
         repeated: Number of files whose observation is equal to another one of the tree: MLPerf Inference derives
-            results of one scenario from the log of another.
+            results of one scenario from the log of another, and DAWNBench renamed entries.
         warnings: What the descriptions of systems say and the program does not understand, each once.
     """
 
