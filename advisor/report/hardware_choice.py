@@ -140,7 +140,7 @@ def with_unit(amount: Ratio, units: Sequence[tuple[float, str]], most: float = 1
 
 
 def energy_lines(choice: HardwareChoice, machine: MachineChoice) -> Iterator[str]:
-    """Yield the energy of the items, if it is not shown beside the time, and what it emits."""
+    """Yield the energy of the items, if it is not shown next to the time, and what it emits."""
     if choice.level is None or machine.seconds is None:
         return
     energy = machine.energy

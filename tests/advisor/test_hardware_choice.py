@@ -119,10 +119,10 @@ def test_energy_is_time_multiplied_by_the_power_at_the_wall(advisor: Advisor, pr
 
 def test_a_machine_without_published_power_has_an_upper_bound_only(advisor: Advisor, project: Path) -> None:
     options = ("--hardware", "jetson-agx-orin-64gb", "--hardware", "h100", "--workload", "resnet50-training")
-    shown = advisor("hardware", "choose", *options, cwd=project)
+    report = advisor("hardware", "choose", *options, cwd=project)
     document = choose(advisor, project, *options[:4], "--objective", "energy")
 
-    assert "power not known; its accelerators alone take at most" in " ".join(shown.stdout.split())
+    assert "power not known; its accelerators alone take at most" in " ".join(report.stdout.split())
     assert [machine["name"] for machine in document["ranked"]] == ["h100"]
     [orin] = document["not_known"]
     assert (orin["joules"], orin["rated_watts"]) == (None, 60)
