@@ -506,7 +506,7 @@ class ProjectOptions:
         )
 
 
-TIME, COST = CHOICE_OBJECTIVES = ("time", "cost")
+TIME, COST, ENERGY = CHOICE_OBJECTIVES = ("time", "cost", "energy")
 """What machines are ranked by."""
 MOST_ITEMS = 1e18
 """Largest number of items that times and costs are computed for."""
@@ -601,7 +601,7 @@ class ChoiceOptions:
             "--objective",
             metavar="NAME",
             parse=read_choice_objective,
-            help="time or cost (default: cost with prices).\nWithout prices, machines are ranked by time.",
+            help="time, cost or energy (default: cost with prices).\nWithout prices, machines are ranked by time.",
         ),
     ] = None
     budget: Annotated[
@@ -623,6 +623,15 @@ class ChoiceOptions:
             help="Images, sequences or tokens to compute.\nSuch as those of an epoch; time and cost are for them.",
         ),
     ] = 1e6
+    carbon_intensity: Annotated[
+        float | None,
+        _objective(
+            "--carbon-intensity",
+            metavar="GRAMS",
+            parse=read_number,
+            help="Grams of CO2 for a kWh of your electricity.\nThe report states the grams of each machine then.",
+        ),
+    ] = None
     nodes: Annotated[int, _objective("--nodes", metavar="NUMBER", minimum=1, help="Machines that work together.")] = 1
 
 

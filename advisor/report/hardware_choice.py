@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from advisor.api.hardware_choice import HardwareChoice, MachineChoice, StackOnMachine
 from advisor.api.memory_check import MemoryNeed, MemoryQuestion, memory_interval, parts_text, question_text
-from advisor.api.options import COST, TIME
+from advisor.api.options import CHOICE_OBJECTIVES, COST, ENERGY, TIME
 from advisor.domain.words import count, memory_text, quoted
 from advisor.report.accelerators import REGIMES
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
@@ -17,6 +17,8 @@ from knowledge.estimate.machine_times import ReferenceTime
 _UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "d"))
 _MOST_OF_UNIT = 120.0
 """Largest number of a unit of time; beyond it, the next one is used."""
+_WATT_HOURS = ((3.6e3, "Wh"), (3.6e6, "kWh"), (3.6e9, "MWh"))
+_GRAMS = ((1.0, "g"), (1e3, "kg"), (1e6, "t"))
 _NO_PROJECT = "not compared: the directory has no file with requirements; `--requirements FILE` names one"
 _UNCLEAR = "~"
 """Mark of a machine that is not certainly worse than the first one."""
@@ -32,13 +34,13 @@ def _blocks(choice: HardwareChoice) -> Iterator[Block]:
     common = next(iter(stacks)) if len(stacks) == 1 else ()
     yield [
         *labelled("workload", [f"{choice.workload}: {_work(choice)}"]),
-        *labelled("basis", list(_basis(choice))),
+        *labelled("basis", list(basis_lines(choice))),
         *labelled("prices", list(_prices(choice))),
         *labelled("memory", list(_memory(choice))),
-        *labelled("stack", [] if len(stacks) != 1 else [_stack(common) if choice.has_project else _NO_PROJECT]),
+        *labelled("stack", [] if len(stacks) != 1 else [stack_text(common) if choice.has_project else _NO_PROJECT]),
     ]
     yield _ranking(choice, with_stack=len(stacks) > 1)
-    yield labelled("not known", [(machine.name, _unknown(choice, machine)) for machine in choice.unranked])
+    yield labelled("not known", [(machine.name, unknown_text(choice, machine)) for machine in choice.unranked])
     yield labelled("excluded", [(machine.name, machine.obstacle) for machine in choice.impossible])
 
 
@@ -53,13 +55,16 @@ def _work(choice: HardwareChoice) -> str:
     return f"{items} {level.unit} of {level.task}, {level.mode}"
 
 
-def _basis(choice: HardwareChoice) -> Iterator[str]:
+def basis_lines(choice: HardwareChoice) -> Iterator[str]:
+    """Yield what the predictions rest on."""
     times = choice.times
     if times is None:
         return
     yield f"{count(times.pairs, 'published pair')} of accelerators, {REGIMES[times.regime]}"
     if times.level is not None:
         yield _level(times.level)
+    if choice.metered and any(machine.energy is not None for machine in choice.ranked):
+        yield f"power at the wall, idle included: {count(choice.metered, 'metered machine')} of MLPerf"
 
 
 def _level(level: ReferenceTime) -> str:
@@ -91,14 +96,13 @@ def _memory(choice: HardwareChoice) -> Iterator[str]:
     yield from dict.fromkeys(f"{memory_interval(use)}: {parts_text(use)}" for use in uses)
 
 
-def _need_text(need: MemoryNeed | None) -> str:
-    """Return whether a model fits; empty if nobody asks."""
+def need_lines(machine: MachineChoice) -> Iterator[str]:
+    """Yield whether a model fits into the memory, if that is asked."""
+    need = machine.need
     if need is None:
-        return ""
-    if need.unknown:
-        return need.unknown
+        return
     verdict = "the model fits" if need.fits else "the model may not fit"
-    return f"{verdict}; {need.largest_text}"
+    yield need.unknown or f"{verdict}; {need.largest_text}"
 
 
 def _regions(choice: HardwareChoice) -> list[str]:
@@ -109,12 +113,13 @@ def _ranking(choice: HardwareChoice, *, with_stack: bool) -> Block:
     rows: list[TextRow | str] = []
     for number, machine in enumerate(choice.ranked, 1):
         unclear = number > 1 and not choice.is_better(choice.ranked[0], machine)
-        amounts = [_amount(choice, machine, name) for name in _shown(choice)]
+        amounts = [amount_text(choice, machine, name) for name in amounts_of(choice)]
         region = machine.price.region if machine.price is not None and len(_regions(choice)) > 1 else ""
         notes = [
             f"{_device(machine)}{f'; {region}' if region else ''}",
-            *([_stack(machine.stack)] if with_stack else []),
-            *filter(None, [_need_text(machine.need)]),
+            *energy_lines(choice, machine),
+            *([stack_text(machine.stack)] if with_stack else []),
+            *need_lines(machine),
         ]
         cells = (f"{number}{_UNCLEAR if unclear else ''}", machine.name, *amounts)
         rows.append(TextRow(cells=cells, notes=tuple(notes)))
@@ -123,29 +128,54 @@ def _ranking(choice: HardwareChoice, *, with_stack: bool) -> Block:
     return labelled(f"by {choice.objective}", rows)
 
 
-def _shown(choice: HardwareChoice) -> list[str]:
+def amounts_of(choice: HardwareChoice) -> list[str]:
     """Return the amounts that are shown, that of the objective first."""
-    names = [name for name in (TIME, COST) if any(m.amount(name) is not None for m in choice.ranked)]
-    return sorted(names, key=lambda name: name != choice.objective)
+    names = {choice.objective, TIME, COST}
+    names = {name for name in names if any(m.amount(name) is not None for m in choice.ranked)}
+    return sorted(names, key=lambda name: (name != choice.objective, CHOICE_OBJECTIVES.index(name)))
 
 
-def _amount(choice: HardwareChoice, machine: MachineChoice, name: str) -> str:
+def amount_text(choice: HardwareChoice, machine: MachineChoice, name: str) -> str:
+    """Return an amount of a machine with its interval and its unit."""
     amount = machine.amount(name)
     if amount is None:
         return "not known"
     if choice.level is None:
         ratio = choice.advantage(choice.ranked[0], machine, name)
         return "not known" if ratio is None else f"{_money(ratio)} x {name}"
-    return duration_interval(amount) if name == TIME else f"{_money(amount)} {choice.prices.currency}"
+    if name == COST:
+        return f"{_money(amount)} {choice.prices.currency}"
+    return with_unit(amount, _UNITS, _MOST_OF_UNIT) if name == TIME else with_unit(amount, _WATT_HOURS)
 
 
-def duration_interval(seconds: Ratio) -> str:
-    """Return a time with its interval, in the unit that suits it: ``25 min [15, 41]``."""
-    factor, unit = next(
-        ((f, u) for f, u in _UNITS if seconds.speedup / f < _MOST_OF_UNIT or u == _UNITS[-1][1]), _UNITS[-1]
-    )
-    mean, low, high = (_digits(value / factor) for value in (seconds.speedup, seconds.low, seconds.high))
+def with_unit(amount: Ratio, units: Sequence[tuple[float, str]], most: float = 1000.0) -> str:
+    """Return an amount with its interval, in the first unit of which it has fewer than the most: ``25 min [15, 41]``.
+
+    Args:
+        amount: The amount in the unit of the factors.
+        units: Factor and name of each unit, the smallest first.
+        most: Largest number of a unit; beyond it, the next one is used.
+    """
+    factor, unit = next(((f, u) for f, u in units if amount.speedup / f < most), units[-1])
+    mean, low, high = (_digits(value / factor) for value in (amount.speedup, amount.low, amount.high))
     return f"{mean} {unit} [{low}, {high}]"
+
+
+def energy_lines(choice: HardwareChoice, machine: MachineChoice) -> Iterator[str]:
+    """Yield the energy of the items, if it is not shown next to the time, and what it emits."""
+    if choice.level is None or machine.seconds is None:
+        return
+    energy = machine.energy
+    if energy is None:
+        bound = machine.energy_bound
+        if bound is not None:
+            text = with_unit(bound, _WATT_HOURS)
+            yield f"power not known; its accelerators alone take at most {text} (rated power)"
+        return
+    if choice.objective != ENERGY:
+        yield with_unit(energy, _WATT_HOURS)
+    if choice.carbon_intensity is not None:
+        yield f"{with_unit(choice.emissions(energy), _GRAMS)} of CO2"
 
 
 def _money(amount: Ratio) -> str:
@@ -165,7 +195,8 @@ def _device(machine: MachineChoice) -> str:
     return f"{nodes}{gpus.count} x {gpus.model}, {memory_text(gpus.memory_bytes)}; {rows}"
 
 
-def _stack(stack: Iterable[StackOnMachine]) -> str:
+def stack_text(stack: Iterable[StackOnMachine]) -> str:
+    """Return the frameworks of a stack."""
     return "; ".join(_framework(one) for one in stack) or "no framework that is measured"
 
 
@@ -175,12 +206,14 @@ def _framework(one: StackOnMachine) -> str:
     return f"{one.framework} {one.version}{build}{settings}"
 
 
-def _unknown(choice: HardwareChoice, machine: MachineChoice) -> str:
+def unknown_text(choice: HardwareChoice, machine: MachineChoice) -> str:
     """Return why a machine has no place in the ranking, with its time if only the price is missing."""
-    need = f"; {text}" if (text := _need_text(machine.need)) else ""
+    need = "".join(f"; {line}" for line in need_lines(machine))
     if machine.unknown or machine.seconds is None:
         return (machine.unknown or "its time is not known") + need
-    time = f"; {duration_interval(machine.seconds)}" if choice.level is not None else ""
+    time = f"; {with_unit(machine.seconds, _UNITS, _MOST_OF_UNIT)}" if choice.level is not None else ""
+    if choice.objective == ENERGY:
+        return f"its power is not known: nobody published one of a machine like it{time}{need}"
     return f"its price is not known{time}{need}"
 
 
@@ -210,8 +243,10 @@ def hardware_choice_document(choice: HardwareChoice) -> dict[str, Any]:
         "currency": choice.prices.currency or None,
         "spot": choice.spot,
         "budget": choice.budget,
+        "carbon_intensity": choice.carbon_intensity,
+        "metered_machines": choice.metered,
         "ranked": [_machine_record(choice, machine) for machine in choice.ranked],
-        "not_known": [{**_machine_record(choice, m), "reason": m.unknown} for m in choice.unranked],
+        "not_known": [{**_machine_record(choice, m), "reason": unknown_text(choice, m)} for m in choice.unranked],
         "excluded": [{**_machine_record(choice, m), "reason": m.obstacle} for m in choice.impossible],
         "left_out_prices": dict(choice.prices.left_out),
         **({"memory": _question_record(choice.question)} if choice.question is not None else {}),
@@ -264,8 +299,13 @@ def _machine_record(choice: HardwareChoice, machine: MachineChoice) -> dict[str,
         ],
         "seconds": _interval(machine.seconds if choice.level is not None else None),
         "cost": _interval(machine.cost if choice.level is not None else None),
+        "joules": _interval(machine.energy if choice.level is not None else None),
+        "watts": _interval(machine.power),
+        "rated_watts": machine.rated_watts,
+        "grams_co2": _interval(_emissions(choice, machine)),
         "times_of_first": _interval(choice.advantage(first, machine, TIME)),
         "costs_of_first": _interval(choice.advantage(first, machine, COST)),
+        "energies_of_first": _interval(choice.advantage(first, machine, ENERGY)),
         "price": None
         if price is None
         else {
@@ -279,6 +319,11 @@ def _machine_record(choice: HardwareChoice, machine: MachineChoice) -> dict[str,
         "is_dominated": choice.is_dominated(machine),
         **({"memory_need": _need_record(machine.need)} if machine.need is not None else {}),
     }
+
+
+def _emissions(choice: HardwareChoice, machine: MachineChoice) -> Ratio | None:
+    is_known = choice.level is not None and machine.energy is not None and choice.carbon_intensity is not None
+    return choice.emissions(machine.energy) if is_known and machine.energy is not None else None
 
 
 def _interval(amount: Ratio | None) -> dict[str, float] | None:

@@ -102,6 +102,48 @@ def test_cost_is_time_multiplied_by_the_price(advisor: Advisor, project: Path) -
     assert {machine["name"] for machine in document["ranked"]} == {"p3.2xlarge", "p4d.24xlarge", "g5.xlarge"}
 
 
+def test_energy_is_time_multiplied_by_the_power_at_the_wall(advisor: Advisor, project: Path) -> None:
+    options = ("--objective", "energy", "--carbon-intensity", "400")
+    document = choose(advisor, project, *named(), *options)
+
+    energies = [machine["joules"]["mean"] for machine in document["ranked"]]
+    assert energies == sorted(energies)
+    for machine in document["ranked"]:
+        joules = machine["seconds"]["mean"] * machine["watts"]["mean"]
+        assert machine["joules"]["mean"] == pytest.approx(joules, rel=1e-4)
+        assert machine["watts"]["mean"] > machine["rated_watts"], "the host takes power, too"
+        assert machine["grams_co2"]["mean"] == pytest.approx(joules / 3.6e6 * 400, rel=1e-4)
+    assert document["metered_machines"] > 10
+    assert "its power is not known" not in advisor("hardware", "choose", cwd=project).stdout
+
+
+def test_a_machine_without_published_power_has_an_upper_bound_only(advisor: Advisor, project: Path) -> None:
+    options = ("--hardware", "jetson-agx-orin-64gb", "--hardware", "h100", "--workload", "resnet50-training")
+    report = advisor("hardware", "choose", *options, cwd=project)
+    document = choose(advisor, project, *options[:4], "--objective", "energy")
+
+    assert "power not known; its accelerators alone take at most" in " ".join(report.stdout.split())
+    assert [machine["name"] for machine in document["ranked"]] == ["h100"]
+    [orin] = document["not_known"]
+    assert (orin["joules"], orin["rated_watts"]) == (None, 60)
+    assert orin["seconds"] is not None
+    assert "its power is not known" in orin["reason"]
+
+
+def test_the_page_shows_each_machine_in_a_plot(advisor: Advisor, project: Path) -> None:
+    options = ("--workload", "resnet50-training", "--prices", "prices.yaml", *named(), "--format", "html")
+    result = advisor("hardware", "choose", *options, cwd=project)
+    document = choose(advisor, project, *named(), "--prices", "prices.yaml")
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("<circle") == len(document["ranked"]) == 3
+    grey = [machine["name"] for machine in document["ranked"] if machine["is_dominated"]]
+    assert result.stdout.count('<g class="dominated">') == len(grey)
+    assert "cost in USD against time in hours" in result.stdout
+    assert "c6i.xlarge" in result.stdout
+    assert "http" not in result.stdout.split("</svg>")[0].split("<svg")[1]
+
+
 def test_a_machine_beyond_the_budget_is_excluded(advisor: Advisor, project: Path) -> None:
     every = choose(advisor, project, "--prices", "prices.yaml")
     dearest = every["ranked"][-1]
@@ -260,7 +302,7 @@ def test_times_are_relative_where_sources_disagree(advisor: Advisor, tmp_path: P
     [
         (["--budget", "3"], "`--budget` needs prices"),
         (["--objective", "speed"], "there is no objective `speed`"),
-        (["--objective", "energy"], "there is no objective `energy`"),
+        (["--carbon-intensity", "-3"], "`-3` is not a positive number"),
         (["--items", "-1"], "`-1` is not a positive number"),
         (["--items", "1e300"], "`1e300` is not a number of items"),
         (["--nodes", "1" + "0" * 400], "`--nodes 1"),
