@@ -95,8 +95,8 @@ class MemoryNeed:
             return ""
         run = self.question.run
         return (
-            f"needs {memory_interval(self.use)} of memory in {run.precision} with batch {run.batch}: "
-            f"{parts_text(self.use)}; it has {memory_text(self.memory)}; {self.largest_text}"
+            f"needs {memory_interval(self.use)} of memory in {run.precision} with batch {run.batch:,}; "
+            f"it has {memory_text(self.memory)}; {self.largest_text}"
         )
 
     @property

@@ -205,6 +205,11 @@ def shape_of(config: Mapping[str, Any], *, name: str, length: int = 0, source: s
         raise InputError(
             f"the model `{name}` {stated}", hint=f"the known types are {', '.join(f'`{k}`' for k in _FAMILIES)}"
         )
+    if config.get("quantization_config"):
+        raise InputError(
+            f"the weights of the model `{name}` are quantised, and their memory is not known",
+            hint="name the `config.json` of the model that it was made from",
+        )
     return _Reader(config, name, kind).shape(length, source)
 
 

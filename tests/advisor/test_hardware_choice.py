@@ -181,7 +181,7 @@ def test_a_model_that_does_not_fit_excludes_a_machine(advisor: Advisor, project:
     machine = excluded["p3.2xlarge"]
     assert machine["reason"].startswith("needs ")
     assert "GiB" in machine["reason"]
-    assert "in mixed precision with batch 32: activations " in machine["reason"]
+    assert "of memory in mixed precision with batch 32; it has 16 GiB" in machine["reason"]
     assert (
         f"it has 16 GiB; the largest batch that certainly fits is {machine['memory_need']['largest_batch']}"
         in (machine["reason"])

@@ -97,6 +97,7 @@ def test_every_shipped_model_has_a_source() -> None:
     [
         ({"model_type": "t5"}, "unknown `model_type` 't5'"),
         ({"model_type": None}, "states no `model_type`"),
+        ({"quantization_config": {"bits": 4}}, "are quantised"),
         ({"hidden_size": None}, "no field `hidden_size`"),
         ({"hidden_size": float("nan")}, "wrong field `hidden_size`: 'nan'"),
         ({"num_hidden_layers": -1}, "wrong field `num_hidden_layers`: '-1'"),
