@@ -9,7 +9,14 @@ from itertools import groupby
 from urllib.parse import urlsplit
 
 from advisor.report.tables import table_lines
-from knowledge.estimate.catalogue import CatalogueEntry, PublishedSize, Representation, benchmark_catalogue
+from knowledge.estimate.catalogue import (
+    BenchmarkSuite,
+    CatalogueEntry,
+    PublishedSize,
+    Representation,
+    benchmark_catalogue,
+    benchmark_suites,
+)
 from pi_runners.models import NETWORKS
 from pi_runners.models.count import operations
 
@@ -35,12 +42,27 @@ operation, others as two. Parameters of single operations are examples.
 def workload_catalogue_page() -> str:
     """Return the page of the workload catalogue."""
     suites = {suite: tuple(entries) for suite, entries in groupby(benchmark_catalogue(), key=lambda e: e.suite)}
+    described = {suite.name: suite for suite in benchmark_suites()}
     lines = [_INTRODUCTION, *_summary_table(suites), "", *_parts_table(), ""]
     for suite, entries in suites.items():
-        lines += [f"## {suite}", "", f"Models: {_link(entries[0].sources[0])}.", ""]
+        lines += [f"## {suite}", "", f"Models: {_link(entries[0].sources[0])}.", "", *_metric_lines(described[suite])]
         heads = ("name", "versions", "task", "represented by", "closeness", "note", "source")
         lines += [*table_lines(heads, _rows(entries)), ""]
     return "\n".join(lines)
+
+
+def _metric_lines(suite: BenchmarkSuite) -> Iterator[str]:
+    """Yield what a suite measures, and what this program can and cannot say about it."""
+    if suite.metrics:
+        rows = ((metric.name, metric.unit, _link(metric.source)) for metric in suite.metrics)
+        yield from table_lines(("metric", "unit", "source"), rows)
+        yield ""
+    if suite.evidence:
+        yield f"What this program has: {suite.evidence}."
+        yield ""
+    if suite.limits:
+        yield f"What it cannot say: {suite.limits}."
+        yield ""
 
 
 def _summary_table(suites: Mapping[str, tuple[CatalogueEntry, ...]]) -> Iterator[str]:

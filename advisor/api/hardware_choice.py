@@ -1,4 +1,4 @@
-"""Compare machines for a workload: the best stack on each, and predicted time and cost."""
+"""Compare machines for a workload: the best stack on each, and predicted time, cost and energy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from functools import cached_property
 from advisor.api.advice_inputs import open_targets
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
 from advisor.api.context import TargetContext, load_project, prepare_target, project_builder, select_targets
-from advisor.api.options import COST, REDUCED_PRECISION, TIME, ChoiceOptions, ProjectOptions
+from advisor.api.memory_check import MemoryNeed, MemoryQuestion, read_question
+from advisor.api.options import (
+    CHOICE_OBJECTIVES,
+    COST,
+    ENERGY,
+    REDUCED_PRECISION,
+    TIME,
+    ChoiceOptions,
+    MemoryOptions,
+    ProjectOptions,
+)
 from advisor.api.session import AdviceSession
 from advisor.api.stores import open_readable_store
 from advisor.api.targets import recommend_each
@@ -30,6 +40,7 @@ from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.identity import content_hash, plain
 from knowledge.domain.ratio import Ratio
+from knowledge.estimate.machine_power import LEAST_MACHINES, PowerModel, metered_machines
 from knowledge.estimate.machine_times import MachineSize, MachineTimes, PublishedTimes, ReferenceTime
 from knowledge.estimate.model_cache import shipped_level_variances, shipped_ratio_variances, shipped_scaling_variances
 from knowledge.estimate.scaling_model import ScalingModel
@@ -37,7 +48,9 @@ from knowledge.estimate.workloads import TASKS, Workload, find_workload, workloa
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
 from knowledge.evidence.accelerator_rows import DEFAULT, MLPERF, SHORT, TO_QUALITY, AcceleratorRow, load_rows
 from knowledge.evidence.contrasts import features_of
+from knowledge.evidence.power_rows import power_rows
 from knowledge.evidence.scaling_pairs import scaling_pairs
+from knowledge.exchange.mlperf.results import POWER
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
 from knowledge.hardware.prices import MachinePrice, PriceList, read_prices
 from knowledge.hardware.profiles import find_profile
@@ -45,6 +58,8 @@ from knowledge.hardware.shipped_machines import cloud_instances, shipped_machine
 from knowledge.store.state_hash import state_hash
 
 _HOUR = 3600.0
+_JOULES = 3.6e6
+"""Joules of a kilowatt-hour."""
 MOST_NODES = 10_000
 """Largest number of machines; the largest published training has 11 616 accelerators."""
 _NOT_IN_REGIME = {
@@ -90,7 +105,11 @@ class MachineChoice:
         price: What an hour costs; ``None`` if the price is not known.
         cost: Cost of the items in units of the currency, or as relative as the time; ``None`` if time or price are not
             known.
+        power: What it takes from the wall while its accelerators are busy in watts, all nodes together; ``None`` if it
+            is not known.
+        energy: Energy of the items in joules, or as relative as the time; ``None`` if time or power are not known.
         rows: Number of published times of its accelerator at the workload.
+        need: What the model needs of the memory of each accelerator; ``None`` if no option asks for it.
     """
 
     name: str
@@ -104,7 +123,10 @@ class MachineChoice:
     seconds: Ratio | None = None
     price: MachinePrice | None = None
     cost: Ratio | None = None
+    power: Ratio | None = None
+    energy: Ratio | None = None
     rows: int = 0
+    need: MemoryNeed | None = None
 
     @property
     def accelerators(self) -> Accelerator | None:
@@ -112,8 +134,22 @@ class MachineChoice:
         return self.hardware.accelerators[0] if self.hardware.accelerators else None
 
     def amount(self, objective: str) -> Ratio | None:
-        """Return what the machine needs of time or money; ``None`` if it is not known."""
-        return {TIME: self.seconds, COST: self.cost}.get(objective)
+        """Return what the machine needs of time, money or energy; ``None`` if it is not known."""
+        return {TIME: self.seconds, COST: self.cost, ENERGY: self.energy}[objective]
+
+    @property
+    def rated_watts(self) -> float | None:
+        """Power limit of all its accelerators in watts, all nodes together; ``None`` if it is not known."""
+        if self.model is None or self.model.watts is None or self.accelerators is None:
+            return None
+        return self.model.watts * self.accelerators.count * self.nodes
+
+    @property
+    def energy_bound(self) -> Ratio | None:
+        """Most that its accelerators alone can need for the items in joules; ``None`` if it is not known."""
+        if self.seconds is None or self.rated_watts is None:
+            return None
+        return self.seconds.times(_exactly(self.rated_watts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +159,7 @@ class HardwareChoice:
     Attributes:
         workload: Name of the workload.
         items: Number of items that times and costs are for.
-        objective: What the machines are ranked by: ``time`` or ``cost``.
+        objective: What the machines are ranked by: ``time``, ``cost`` or ``energy``.
         ranked: Machines whose amount of the objective is known, the smallest first.
         unranked: Other machines that can run the workload.
         impossible: Machines that cannot, or may not be chosen.
@@ -131,7 +167,10 @@ class HardwareChoice:
         prices: The prices that were read.
         spot: Whether the costs are those of spot instances.
         budget: Largest cost; ``None`` for no limit.
+        carbon_intensity: Grams of CO2 for a kilowatt-hour; ``None`` if the user states none.
+        metered: Number of published machines that powers rest on.
         has_project: Whether there is a project, whose stacks are compared.
+        question: What must fit into the memory; ``None`` if no option asks for it.
     """
 
     workload: str
@@ -144,12 +183,20 @@ class HardwareChoice:
     prices: PriceList
     spot: bool = False
     budget: float | None = None
+    carbon_intensity: float | None = None
+    metered: int = 0
     has_project: bool = False
+    question: MemoryQuestion | None = None
 
     @property
     def level(self) -> ReferenceTime | None:
         """The published time that all times are based on."""
         return self.times.level if self.times is not None else None
+
+    def emissions(self, energy: Ratio) -> Ratio:
+        """Return the grams of CO2 of an energy in joules, which needs the intensity."""
+        assert self.carbon_intensity is not None
+        return energy.times(_exactly(self.carbon_intensity / _JOULES))
 
     def advantage(self, one: MachineChoice, other: MachineChoice, objective: str = "") -> Ratio | None:
         """Return how many times less one machine needs than another one; ``None`` if it is not known.
@@ -162,6 +209,8 @@ class HardwareChoice:
         ratio = self.times.speedup(one.place, other.place)
         if objective == TIME:
             return ratio
+        if objective == ENERGY:
+            return None if one.power is None or other.power is None else ratio.times(_power_ratio(other, one))
         prices = [machine.price.hourly(spot=self.spot) if machine.price else None for machine in (one, other)]
         if prices[0] is None or prices[1] is None or not all(prices):
             return None
@@ -174,7 +223,7 @@ class HardwareChoice:
 
     def is_dominated(self, machine: MachineChoice) -> bool:
         """Whether another machine is certainly better in everything that is known of both."""
-        amounts = [name for name in (TIME, COST) if machine.amount(name) is not None]
+        amounts = [name for name in CHOICE_OBJECTIVES if machine.amount(name) is not None]
         return bool(amounts) and any(
             all(self.is_better(other, machine, name) for name in amounts)
             for other in self.ranked
@@ -182,7 +231,9 @@ class HardwareChoice:
         )
 
 
-def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareChoice:
+def choose_hardware(
+    options: ProjectOptions, choice: ChoiceOptions, memory: MemoryOptions | None = None
+) -> HardwareChoice:
     """Compare machines for a workload.
 
     If the directory has no project, stacks are not compared, and the workload must be selected.
@@ -190,6 +241,7 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
     Args:
         options: The project, whose targets are the machines if nothing else names them, and the workload.
         choice: Which machines are compared, and by what.
+        memory: What must fit into their memory.
 
     Raises:
         InputError: If a file or an option is wrong, or no workload is selected (exit code 2).
@@ -201,17 +253,21 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
     memo = Memo(DiskCache(cache_directory(options.indexes.cache_directory) / "index"), "machine times")
     published = _LazyTimes(readable_address(options.resolution.knowledge))
     contexts, workload = _contexts(options, choice, prices, published)
+    allowed = {word for context in contexts.values() if context is not None for word in context.options.allow}
+    regime = SHORT if REDUCED_PRECISION in allowed.union(options.resolution.allow) else DEFAULT
+    question = read_question(memory or MemoryOptions(), workload, is_reduced=regime == SHORT)
     stacks = _stacks(options, contexts)
     machines = [
         _machine(name, context.target.hardware if context else find_profile(name), choice, stacks.get(name, ()))
         for name, context in contexts.items()
     ]
-    allowed = {word for context in contexts.values() if context is not None for word in context.options.allow}
-    regime = SHORT if REDUCED_PRECISION in allowed.union(options.resolution.allow) else DEFAULT
+    if question is not None:
+        machines = [_with_need(machine, question) for machine in machines]
     tasks = _tasks(workload)
     if choice.to_quality:
         tasks, regime = _trained_task(workload, published), MLPERF
-    times, machines = _timed(machines, published, memo, tasks, regime)
+    timed, machines = _timed(machines, published, memo, tasks, regime)
+    times = timed.times
     if choice.budget is not None and (times is None or times.level is None):
         raise InputError(
             f"`--budget` needs the time of an item, and it is not known for workload `{workload.name}`",
@@ -219,7 +275,8 @@ def choose_hardware(options: ProjectOptions, choice: ChoiceOptions) -> HardwareC
         )
     priced = [_priced(machine, choice, prices, times) for machine in machines]
     compared = _ranked(priced, workload, choice, prices, times)
-    return replace(compared, has_project=any(context is not None for context in contexts.values()))
+    has_project = any(context is not None for context in contexts.values())
+    return replace(compared, question=question, metered=timed.metered, has_project=has_project)
 
 
 def _check(choice: ChoiceOptions) -> None:
@@ -286,6 +343,13 @@ class _LazyTimes:
             variances=shipped_ratio_variances(),
             levels=shipped_level_variances(),
         )
+
+    @cached_property
+    def powers(self) -> PowerModel | None:
+        """The model of powers; ``None`` if too few machines were published."""
+        with open_readable_store(self._address) as store:
+            machines = metered_machines(power_rows(store.observations(indicator=POWER)))
+        return PowerModel(machines) if len(machines) >= LEAST_MACHINES else None
 
 
 def _contexts(
@@ -465,6 +529,12 @@ def _machine(
     )
 
 
+def _with_need(machine: MachineChoice, question: MemoryQuestion) -> MachineChoice:
+    """Return a machine with what the model needs of its memory, and with an obstacle if it does not fit."""
+    need = question.need(machine.accelerators, machine.nodes)
+    return replace(machine, need=need, obstacle=machine.obstacle or (need.obstacle if need else ""))
+
+
 def _builds(stack: Sequence[StackOnMachine]) -> list[Build]:
     return [one.build for one in stack if one.build is not None]
 
@@ -477,30 +547,40 @@ def _leaves_idle(stack: Sequence[StackOnMachine], hardware: HardwareProfile) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Timed:
-    """The predicted times of machines, and why those of others are not known (empty if they are), in their order."""
+    """What is predicted for machines.
+
+    Attributes:
+        times: The predicted times of those with an empty reason.
+        reasons: For each machine why its time is not known; empty if it is known.
+        powers: Power of each machine in watts, all nodes together; ``None`` if it is not known.
+        metered: Number of published machines that the powers rest on.
+    """
 
     times: MachineTimes | None
     reasons: tuple[str, ...]
+    powers: tuple[Ratio | None, ...]
+    metered: int
 
 
 def _timed(
     machines: Sequence[MachineChoice], published: _LazyTimes, memo: Memo, tasks: Sequence[Task], regime: str
-) -> tuple[MachineTimes | None, list[MachineChoice]]:
-    """Return the predicted times, and the machines with their place in them, or the reason why it is not known."""
+) -> tuple[_Timed, list[MachineChoice]]:
+    """Return what is predicted, and the machines with their place in it, or the reason why it is not known."""
     facts = [(machine.hardware.accelerators, machine.nodes) for machine in machines]
     record = memo.answer(
-        [published.state, facts, tasks, regime], lambda: encoded(_predicted(machines, published, tasks, regime))
+        [published.state, facts, tasks, regime, ENERGY], lambda: encoded(_predicted(machines, published, tasks, regime))
     )
     timed = decoded(_Timed, record)
     places = itertools.count()
     results = []
-    for machine, reason in zip(machines, timed.reasons, strict=True):
+    for machine, reason, power in zip(machines, timed.reasons, timed.powers, strict=True):
+        machine = replace(machine, power=power)
         if reason or timed.times is None:
             results.append(replace(machine, unknown=reason or _NOT_IN_REGIME[regime]))
         else:
             place = next(places)
             results.append(replace(machine, place=place, rows=timed.times.direct[place]))
-    return timed.times, results
+    return timed, results
 
 
 def _predicted(machines: Sequence[MachineChoice], published: _LazyTimes, tasks: Sequence[Task], regime: str) -> _Timed:
@@ -514,7 +594,18 @@ def _predicted(machines: Sequence[MachineChoice], published: _LazyTimes, tasks: 
     sizes = [_as_machine(machine) for machine, reason in zip(machines, reasons, strict=True) if not reason]
     with activity("predicting times"):
         times = published.times.predict(sizes, tasks=tasks, regime=regime) if sizes else None
-    return _Timed(times=times, reasons=reasons)
+    metered = published.powers
+    powers = tuple(_power(machine, metered) if metered is not None else None for machine in machines)
+    return _Timed(times=times, reasons=reasons, powers=powers, metered=len(metered.machines) if metered else 0)
+
+
+def _power(machine: MachineChoice, powers: PowerModel) -> Ratio | None:
+    """Return the power of a machine in watts, all nodes together; ``None`` without published ones of its vendor."""
+    rated, model = machine.rated_watts, machine.model
+    vendors = {entry.vendor for m in powers.machines if (entry := find_accelerator(m.accelerator)) is not None}
+    if rated is None or model is None or model.vendor not in vendors or model.kind == "embedded":
+        return None
+    return powers.predict(rated / machine.nodes).times(_exactly(machine.nodes))
 
 
 def _unknown_reason(machine: MachineChoice, vendors: Collection[str]) -> str:
@@ -542,7 +633,7 @@ def _as_machine(machine: MachineChoice) -> MachineSize:
 def _priced(
     machine: MachineChoice, choice: ChoiceOptions, prices: PriceList, times: MachineTimes | None
 ) -> MachineChoice:
-    """Return a machine with its time, price and cost, as far as they are known."""
+    """Return a machine with its time, price, cost and energy, as far as they are known."""
     price = prices.cheapest(machine.hardware.name, spot=choice.spot, region=choice.region)
     price = price or prices.cheapest(machine.name, spot=choice.spot, region=choice.region)
     seconds = times.item(machine.place) if times is not None and machine.place is not None else None
@@ -550,10 +641,11 @@ def _priced(
         seconds = seconds.times(_exactly(choice.number))
     hourly = price.hourly(spot=choice.spot) if price is not None else None
     cost = seconds.times(_exactly(hourly * machine.nodes / _HOUR)) if seconds is not None and hourly else None
+    energy = seconds.times(machine.power) if seconds is not None and machine.power is not None else None
     obstacle = machine.obstacle
     if not obstacle and choice.budget is not None and cost is not None and cost.speedup > choice.budget:
         obstacle = f"costs {_digits(cost)} {prices.currency}, more than the budget of {choice.budget:g}"
-    return replace(machine, seconds=seconds, price=price, cost=cost, obstacle=obstacle)
+    return replace(machine, seconds=seconds, price=price, cost=cost, energy=energy, obstacle=obstacle)
 
 
 def _ranked(
@@ -578,7 +670,17 @@ def _ranked(
         prices=prices,
         spot=choice.spot,
         budget=choice.budget,
+        carbon_intensity=choice.carbon_intensity,
     )
+
+
+def _power_ratio(one: MachineChoice, other: MachineChoice) -> Ratio:
+    """Return the power of a machine divided by that of another one; machines of one kind differ in nothing."""
+    assert one.power is not None
+    assert other.power is not None
+    if one.accelerators == other.accelerators:
+        return _exactly(one.nodes / other.nodes)
+    return one.power.over(other.power)
 
 
 def _digits(amount: Ratio) -> str:

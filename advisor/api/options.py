@@ -137,6 +137,7 @@ KNOWLEDGE = Option(
 _project = partial(Option, panel=PROJECT)
 _target = partial(Option, panel=TARGET)
 _objective = partial(Option, panel=OBJECTIVE)
+_memory = partial(Option, panel=OBJECTIVE, page="../how-to/check-memory.md")
 _index = partial(Option, panel=INDEX)
 
 
@@ -505,7 +506,7 @@ class ProjectOptions:
         )
 
 
-TIME, COST = CHOICE_OBJECTIVES = ("time", "cost")
+TIME, COST, ENERGY = CHOICE_OBJECTIVES = ("time", "cost", "energy")
 """What machines are ranked by."""
 MOST_ITEMS = 1e18
 """Largest number of items that times and costs are computed for."""
@@ -600,7 +601,7 @@ class ChoiceOptions:
             "--objective",
             metavar="NAME",
             parse=read_choice_objective,
-            help="time or cost (default: cost with prices).\nWithout prices, machines are ranked by time.",
+            help="time, cost or energy (default: cost with prices).\nWithout prices, machines are ranked by time.",
         ),
     ] = None
     budget: Annotated[
@@ -630,12 +631,77 @@ class ChoiceOptions:
             help="Times of a whole training.\nTo the quality that MLPerf requires of the workload's model.",
         ),
     ] = False
+    carbon_intensity: Annotated[
+        float | None,
+        _objective(
+            "--carbon-intensity",
+            metavar="GRAMS",
+            parse=read_number,
+            help="Grams of CO2 for a kWh of your electricity.\nThe report states the grams of each machine then.",
+        ),
+    ] = None
     nodes: Annotated[int, _objective("--nodes", metavar="NUMBER", minimum=1, help="Machines that work together.")] = 1
 
     @property
     def number(self) -> float:
         """Number of items, or of trainings."""
         return self.items or (1.0 if self.to_quality else 1e6)
+
+
+MOST_ITEMS_OF_STEP = 10**9
+"""Largest batch and length."""
+
+
+def read_count(text: str) -> int:
+    """Read a batch or a length, from 1 to :data:`MOST_ITEMS_OF_STEP`.
+
+    Raises:
+        InputError: If it is not one.
+    """
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(MOST_ITEMS_OF_STEP)) else 0
+    if not 1 <= number <= MOST_ITEMS_OF_STEP:
+        raise InputError(f"`{text}` is not a whole number from 1 to {MOST_ITEMS_OF_STEP:.0e}")
+    return number
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """What must fit into the memory of an accelerator."""
+
+    batch: Annotated[
+        int | None,
+        _memory(
+            "--batch",
+            metavar="NUMBER",
+            parse=read_count,
+            help="Items of a step on each accelerator.\nMachines whose memory is too small for them are excluded.",
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        _memory(
+            "--model",
+            metavar="MODEL",
+            help="A `config.json`, or the name of a model.\n"
+            "The file is that of a model of Hugging Face. By default, it is the model of the workload.",
+        ),
+    ] = None
+    length: Annotated[
+        int | None, _memory("--length", metavar="NUMBER", parse=read_count, help="Tokens of an item of text.")
+    ] = None
+    optimizer: Annotated[
+        str | None,
+        _memory(
+            "--optimizer",
+            metavar="NAME",
+            default_text="adamw",
+            help="sgd, momentum, adam, adamw or adam-8bit.\nThe optimizer of a workload that trains.",
+        ),
+    ] = None
+    checkpointing: Annotated[
+        bool, _memory("--checkpointing", help="Compute each layer again in the backward pass.")
+    ] = False
 
 
 Project = ProjectFiles | Path | str

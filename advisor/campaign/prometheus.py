@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable
 from datetime import datetime
@@ -63,10 +64,11 @@ class PrometheusSink:
         self._seconds.labels(*labels).set(median)
         self._flops.labels(*labels).set(o.flops / median)
         self._time.labels(*labels).set(datetime.fromisoformat(o.started_at).timestamp())
-        for name, value in o.telemetry.items():
+        for name in sorted({*self._telemetry, *o.telemetry}):
             if name not in self._telemetry:
                 self._telemetry[name] = self._gauge(f"seshat_telemetry_{name}", f"{name} during the newest run")
-            self._telemetry[name].set(value)
+            # A figure that the newest run lacks, such as energy, must not be that of an earlier run.
+            self._telemetry[name].set(o.telemetry.get(name, math.nan))
 
     def _write(self) -> None:
         try:

@@ -12,6 +12,7 @@ from advisor.api.option import option_fields
 from advisor.api.options import (
     ChoiceOptions,
     IndexOptions,
+    MemoryOptions,
     ProjectFiles,
     ProjectOptions,
     ResolutionOptions,
@@ -54,21 +55,26 @@ def choose_hardware(
     files: ProjectFiles,
     target: Annotated[TargetOptions, Only(("python", "platform"))],
     choice: ChoiceOptions,
+    memory: MemoryOptions,
     resolution: Annotated[ResolutionOptions, Only(_OF_CHOICE)],
     indexes: IndexOptions,
-    format: FormatOption = "text",
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="text, json or html.")] = "text",
 ) -> None:
-    """Rank machines for a workload by predicted time or cost, each with its best stack.
+    """Rank machines for a workload by predicted time, cost or energy, each with its best stack.
 
     Times come from published measurements of accelerators, prices from files. Nothing is fetched but the pages of the
     package index.
     """
     from advisor.report.hardware_choice import hardware_choice_document, hardware_choice_text
+    from advisor.report.hardware_plot import hardware_choice_page
 
+    check_format(format, among=("text", "json", "html"))
     options = ProjectOptions(files=files, target=target, resolution=resolution, indexes=indexes)
-    result = api.hardware_choice.choose_hardware(options, choice)
+    result = api.hardware_choice.choose_hardware(options, choice, memory)
     if format == "json":
         print_json(hardware_choice_document(result))
+    elif format == "html":
+        typer.echo(hardware_choice_page(result))
     else:
         print_report(hardware_choice_text(result, report_layout()))
 

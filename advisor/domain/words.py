@@ -89,6 +89,13 @@ def duration_text(seconds: float) -> str:
     return f"{seconds * factor:.3g} {unit}"
 
 
+def energy_text(joules: float) -> str:
+    """Return an energy with three digits: ``1.23 J``, ``45.6 uJ``."""
+    units = ((1e-3, "kJ"), (1, "J"), (1e3, "mJ"))
+    factor, unit = next(((f, u) for f, u in units if joules * f >= 1), (1e6, "uJ"))
+    return f"{joules * factor:.3g} {unit}"
+
+
 def flops_text(flops: float) -> str:
     """Return a number of floating-point operations, to one digit: ``about 20 GFLOP``."""
     rounded = float(f"{flops:.1g}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from advisor.api.hardware_choice import HardwareChoice, MachineChoice, StackOnMachine
-from advisor.api.options import COST, TIME
+from advisor.api.memory_check import MemoryNeed, MemoryQuestion, memory_interval, parts_text, question_text
+from advisor.api.options import CHOICE_OBJECTIVES, COST, ENERGY, TIME
 from advisor.domain.words import count, memory_text, quoted
 from advisor.report.accelerators import REGIMES
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
@@ -17,6 +18,8 @@ from knowledge.evidence.accelerator_rows import TO_QUALITY
 _UNITS = ((1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "d"))
 _MOST_OF_UNIT = 120.0
 """Largest number of a unit of time; beyond it, the next one is used."""
+_WATT_HOURS = ((3.6e3, "Wh"), (3.6e6, "kWh"), (3.6e9, "MWh"))
+_GRAMS = ((1.0, "g"), (1e3, "kg"), (1e6, "t"))
 _NO_PROJECT = "not compared: the directory has no file with requirements; `--requirements FILE` names one"
 _UNCLEAR = "~"
 """Mark of a machine that is not certainly worse than the first one."""
@@ -32,12 +35,13 @@ def _blocks(choice: HardwareChoice) -> Iterator[Block]:
     common = next(iter(stacks)) if len(stacks) == 1 else ()
     yield [
         *labelled("workload", [f"{choice.workload}: {_work(choice)}"]),
-        *labelled("basis", list(_basis(choice))),
+        *labelled("basis", list(basis_lines(choice))),
         *labelled("prices", list(_prices(choice))),
-        *labelled("stack", [] if len(stacks) != 1 else [_stack(common) if choice.has_project else _NO_PROJECT]),
+        *labelled("memory", list(_memory(choice))),
+        *labelled("stack", [] if len(stacks) != 1 else [stack_text(common) if choice.has_project else _NO_PROJECT]),
     ]
     yield _ranking(choice, with_stack=len(stacks) > 1)
-    yield labelled("not known", [(machine.name, _unknown(choice, machine)) for machine in choice.unranked])
+    yield labelled("not known", [(machine.name, unknown_text(choice, machine)) for machine in choice.unranked])
     yield labelled("excluded", [(machine.name, machine.obstacle) for machine in choice.impossible])
 
 
@@ -54,13 +58,16 @@ def _work(choice: HardwareChoice) -> str:
     return f"{items} {level.unit} of {level.task}, {level.mode}"
 
 
-def _basis(choice: HardwareChoice) -> Iterator[str]:
+def basis_lines(choice: HardwareChoice) -> Iterator[str]:
+    """Yield what the predictions rest on."""
     times = choice.times
     if times is None:
         return
     yield f"{count(times.pairs, 'published pair')} of accelerators, {REGIMES[times.regime]}"
     if times.level is not None:
         yield _level(times.level)
+    if choice.metered and any(machine.energy is not None for machine in choice.ranked):
+        yield f"power at the wall, idle included: {count(choice.metered, 'metered machine')} of MLPerf"
 
 
 def _level(level: ReferenceTime) -> str:
@@ -68,7 +75,7 @@ def _level(level: ReferenceTime) -> str:
     speed = f"{_digits(one.speedup)} {level.unit}/s [{_digits(one.low)}, {_digits(one.high)}]"
     where = f"one {level.reference}" if level.count == 1 else f"{level.count} {level.reference}"
     return (
-        f"{duration_interval(level.seconds) if level.unit == TO_QUALITY else speed} on {where}: "
+        f"{with_unit(level.seconds, _UNITS, _MOST_OF_UNIT) if level.unit == TO_QUALITY else speed} on {where}: "
         f"{count(level.rows, 'published time')} in {count(level.configurations, 'configuration')}"
     )
 
@@ -84,6 +91,25 @@ def _prices(choice: HardwareChoice) -> Iterator[str]:
         yield f"{count(number, 'row')} not used: {reason}"
 
 
+def _memory(choice: HardwareChoice) -> Iterator[str]:
+    """Yield what must fit into the memory, and each amount that it needs."""
+    if choice.question is None:
+        return
+    yield question_text(choice.question)
+    needs = [machine.need for machine in (*choice.ranked, *choice.unranked, *choice.impossible)]
+    uses = [need.use for need in needs if need is not None and need.use is not None]
+    yield from dict.fromkeys(f"{memory_interval(use)}: {parts_text(use)}" for use in uses)
+
+
+def need_lines(machine: MachineChoice) -> Iterator[str]:
+    """Yield whether a model fits into the memory, if that is asked."""
+    need = machine.need
+    if need is None:
+        return
+    verdict = "the model fits" if need.fits else "the model may not fit"
+    yield need.unknown or f"{verdict}; {need.largest_text}"
+
+
 def _regions(choice: HardwareChoice) -> list[str]:
     return sorted({machine.price.region for machine in choice.ranked if machine.price is not None} - {""})
 
@@ -92,11 +118,13 @@ def _ranking(choice: HardwareChoice, *, with_stack: bool) -> Block:
     rows: list[TextRow | str] = []
     for number, machine in enumerate(choice.ranked, 1):
         unclear = number > 1 and not choice.is_better(choice.ranked[0], machine)
-        amounts = [_amount(choice, machine, name) for name in _shown(choice)]
+        amounts = [amount_text(choice, machine, name) for name in amounts_of(choice)]
         region = machine.price.region if machine.price is not None and len(_regions(choice)) > 1 else ""
         notes = [
             f"{_device(machine)}{f'; {region}' if region else ''}",
-            *([_stack(machine.stack)] if with_stack else []),
+            *energy_lines(choice, machine),
+            *([stack_text(machine.stack)] if with_stack else []),
+            *need_lines(machine),
         ]
         cells = (f"{number}{_UNCLEAR if unclear else ''}", machine.name, *amounts)
         rows.append(TextRow(cells=cells, notes=tuple(notes)))
@@ -105,29 +133,54 @@ def _ranking(choice: HardwareChoice, *, with_stack: bool) -> Block:
     return labelled(f"by {choice.objective}", rows)
 
 
-def _shown(choice: HardwareChoice) -> list[str]:
+def amounts_of(choice: HardwareChoice) -> list[str]:
     """Return the amounts that are shown, that of the objective first."""
-    names = [name for name in (TIME, COST) if any(m.amount(name) is not None for m in choice.ranked)]
-    return sorted(names, key=lambda name: name != choice.objective)
+    names = {choice.objective, TIME, COST}
+    names = {name for name in names if any(m.amount(name) is not None for m in choice.ranked)}
+    return sorted(names, key=lambda name: (name != choice.objective, CHOICE_OBJECTIVES.index(name)))
 
 
-def _amount(choice: HardwareChoice, machine: MachineChoice, name: str) -> str:
+def amount_text(choice: HardwareChoice, machine: MachineChoice, name: str) -> str:
+    """Return an amount of a machine with its interval and its unit."""
     amount = machine.amount(name)
     if amount is None:
         return "not known"
     if choice.level is None:
         ratio = choice.advantage(choice.ranked[0], machine, name)
         return "not known" if ratio is None else f"{_money(ratio)} x {name}"
-    return duration_interval(amount) if name == TIME else f"{_money(amount)} {choice.prices.currency}"
+    if name == COST:
+        return f"{_money(amount)} {choice.prices.currency}"
+    return with_unit(amount, _UNITS, _MOST_OF_UNIT) if name == TIME else with_unit(amount, _WATT_HOURS)
 
 
-def duration_interval(seconds: Ratio) -> str:
-    """Return a time with its interval, in the unit that suits it: ``25 min [15, 41]``."""
-    factor, unit = next(
-        ((f, u) for f, u in _UNITS if seconds.speedup / f < _MOST_OF_UNIT or u == _UNITS[-1][1]), _UNITS[-1]
-    )
-    mean, low, high = (_digits(value / factor) for value in (seconds.speedup, seconds.low, seconds.high))
+def with_unit(amount: Ratio, units: Sequence[tuple[float, str]], most: float = 1000.0) -> str:
+    """Return an amount with its interval, in the first unit of which it has fewer than the most: ``25 min [15, 41]``.
+
+    Args:
+        amount: The amount in the unit of the factors.
+        units: Factor and name of each unit, the smallest first.
+        most: Largest number of a unit; beyond it, the next one is used.
+    """
+    factor, unit = next(((f, u) for f, u in units if amount.speedup / f < most), units[-1])
+    mean, low, high = (_digits(value / factor) for value in (amount.speedup, amount.low, amount.high))
     return f"{mean} {unit} [{low}, {high}]"
+
+
+def energy_lines(choice: HardwareChoice, machine: MachineChoice) -> Iterator[str]:
+    """Yield the energy of the items, if it is not shown next to the time, and what it emits."""
+    if choice.level is None or machine.seconds is None:
+        return
+    energy = machine.energy
+    if energy is None:
+        bound = machine.energy_bound
+        if bound is not None:
+            text = with_unit(bound, _WATT_HOURS)
+            yield f"power not known; its accelerators alone take at most {text} (rated power)"
+        return
+    if choice.objective != ENERGY:
+        yield with_unit(energy, _WATT_HOURS)
+    if choice.carbon_intensity is not None:
+        yield f"{with_unit(choice.emissions(energy), _GRAMS)} of CO2"
 
 
 def _money(amount: Ratio) -> str:
@@ -147,7 +200,8 @@ def _device(machine: MachineChoice) -> str:
     return f"{nodes}{gpus.count} x {gpus.model}, {memory_text(gpus.memory_bytes)}; {rows}"
 
 
-def _stack(stack: Iterable[StackOnMachine]) -> str:
+def stack_text(stack: Iterable[StackOnMachine]) -> str:
+    """Return the frameworks of a stack."""
     return "; ".join(_framework(one) for one in stack) or "no framework that is measured"
 
 
@@ -157,12 +211,15 @@ def _framework(one: StackOnMachine) -> str:
     return f"{one.framework} {one.version}{build}{settings}"
 
 
-def _unknown(choice: HardwareChoice, machine: MachineChoice) -> str:
+def unknown_text(choice: HardwareChoice, machine: MachineChoice) -> str:
     """Return why a machine has no place in the ranking, with its time if only the price is missing."""
+    need = "".join(f"; {line}" for line in need_lines(machine))
     if machine.unknown or machine.seconds is None:
-        return machine.unknown or "its time is not known"
-    time = f"; {duration_interval(machine.seconds)}" if choice.level is not None else ""
-    return f"its price is not known{time}"
+        return (machine.unknown or "its time is not known") + need
+    time = f"; {with_unit(machine.seconds, _UNITS, _MOST_OF_UNIT)}" if choice.level is not None else ""
+    if choice.objective == ENERGY:
+        return f"its power is not known: nobody published one of a machine like it{time}{need}"
+    return f"its price is not known{time}{need}"
 
 
 def hardware_choice_document(choice: HardwareChoice) -> dict[str, Any]:
@@ -192,10 +249,39 @@ def hardware_choice_document(choice: HardwareChoice) -> dict[str, Any]:
         "currency": choice.prices.currency or None,
         "spot": choice.spot,
         "budget": choice.budget,
+        "carbon_intensity": choice.carbon_intensity,
+        "metered_machines": choice.metered,
         "ranked": [_machine_record(choice, machine) for machine in choice.ranked],
-        "not_known": [{**_machine_record(choice, m), "reason": m.unknown} for m in choice.unranked],
+        "not_known": [{**_machine_record(choice, m), "reason": unknown_text(choice, m)} for m in choice.unranked],
         "excluded": [{**_machine_record(choice, m), "reason": m.obstacle} for m in choice.impossible],
         "left_out_prices": dict(choice.prices.left_out),
+        **({"memory": _question_record(choice.question)} if choice.question is not None else {}),
+    }
+
+
+def _question_record(question: MemoryQuestion) -> dict[str, Any]:
+    shape, run = question.shape, question.run
+    return {
+        "model": shape.name if shape is not None else None,
+        "parameters": shape.parameters if shape is not None else None,
+        "source": shape.source or None if shape is not None else None,
+        "not_known": question.unknown or None,
+        "mode": "training" if run.is_training else "inference",
+        "batch": run.batch,
+        "length": run.length or None,
+        "precision": run.precision,
+        "optimizer": run.optimizer if run.is_training else None,
+        "checkpointing": run.is_checkpointed,
+    }
+
+
+def _need_record(need: MemoryNeed) -> dict[str, Any]:
+    return {
+        "bytes": _interval(need.use.ratio if need.use is not None else None),
+        "parts": {name: round(size) for name, size in need.use.parts.items()} if need.use is not None else None,
+        "fits": need.fits,
+        "largest_batch": need.largest_batch if need.use is not None else None,
+        "not_known": need.unknown or None,
     }
 
 
@@ -219,8 +305,13 @@ def _machine_record(choice: HardwareChoice, machine: MachineChoice) -> dict[str,
         ],
         "seconds": _interval(machine.seconds if choice.level is not None else None),
         "cost": _interval(machine.cost if choice.level is not None else None),
+        "joules": _interval(machine.energy if choice.level is not None else None),
+        "watts": _interval(machine.power),
+        "rated_watts": machine.rated_watts,
+        "grams_co2": _interval(_emissions(choice, machine)),
         "times_of_first": _interval(choice.advantage(first, machine, TIME)),
         "costs_of_first": _interval(choice.advantage(first, machine, COST)),
+        "energies_of_first": _interval(choice.advantage(first, machine, ENERGY)),
         "price": None
         if price is None
         else {
@@ -232,7 +323,13 @@ def _machine_record(choice: HardwareChoice, machine: MachineChoice) -> dict[str,
         "published_times": machine.rows,
         "first_is_better": machine is not first and choice.is_better(first, machine),
         "is_dominated": choice.is_dominated(machine),
+        **({"memory_need": _need_record(machine.need)} if machine.need is not None else {}),
     }
+
+
+def _emissions(choice: HardwareChoice, machine: MachineChoice) -> Ratio | None:
+    is_known = choice.level is not None and machine.energy is not None and choice.carbon_intensity is not None
+    return choice.emissions(machine.energy) if is_known and machine.energy is not None else None
 
 
 def _interval(amount: Ratio | None) -> dict[str, float] | None:

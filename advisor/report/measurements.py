@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from advisor.domain.words import count, duration_text
+from advisor.domain.words import count, duration_text, energy_text
 from advisor.report.evidence import ratio_cells
 from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.evidence.compare import Comparison, compare_block, refusals
@@ -15,6 +15,7 @@ from knowledge.evidence.summary import Summary, summarise_block
 from pi_runners.execution.benchmark import Metric, last_line
 
 _MOST_CHARACTERS = 200
+_ENERGIES = {"gpu": "GPUs", "cpu": "processors", "dram": "memory"}
 
 
 def block_table(observations: Iterable[Observation]) -> str:
@@ -37,6 +38,7 @@ def block_table(observations: Iterable[Observation]) -> str:
             "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
             *(_row(s, comparisons.get((indicator, s.observation.arm))) for s in rows),
             "",
+            *_energy(rows),
         ]
     lines += [*_scaling(summaries), *_failures(observations)]
     for refusal in refusals(observations):
@@ -86,6 +88,9 @@ def _record(s: Summary, c: Comparison | None) -> dict[str, Any]:
         "rates": {"flops": s.flops, "bytes": s.bytes, "items": s.items},
         "intensity": s.intensity,
         "roof_share": s.roof_share,
+        "energy": {"joules_per_call": dict(s.joules_per_call), "seconds": s.energy_seconds}
+        if s.joules_per_call
+        else None,
         "instabilities": [asdict(i) for i in s.instabilities],
         "speedup": None
         if c is None
@@ -135,6 +140,18 @@ def _value(o: Observation, seconds: float) -> str:
         if not Metric(unit=unit, better="higher" if is_higher else "lower").is_duration:
             return f"{1 / seconds if is_higher else seconds:.4g} {unit}"
     return duration_text(seconds)
+
+
+def _energy(rows: Iterable[Summary]) -> list[str]:
+    """Return the energy of a call on each stack of a table, if it was measured."""
+    lines = [
+        f"energy of a call: `{_stack_name(s.observation)}`: "
+        + ", ".join(f"{_ENERGIES.get(kind, kind)} {energy_text(joules)}" for kind, joules in s.joules_per_call.items())
+        + f" (over {duration_text(s.energy_seconds)})"
+        for s in rows
+        if s.joules_per_call
+    ]
+    return [*lines, "idle power and other programs are included", ""] if lines else []
 
 
 def _scaling(summaries: Iterable[Summary]) -> list[str]:

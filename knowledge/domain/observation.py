@@ -43,6 +43,14 @@ PUBLISHED = "published"
 PUBLISHED_BLOCKS = (f"{PUBLISHED}/", "mlperf-")
 """Beginnings of the names of the blocks that hold published results."""
 
+DAWNBENCH = "dawnbench"
+"""Name of the indicator of DAWNBench's published entries: seconds to the required quality, or of one input. Models and
+tricks differ from entry to entry, so that they are evidence for nothing else."""
+JOULES_PER_CALL = "_joules_per_call"
+"""End of the names of the telemetry's energies of one call, after ``gpu``, ``cpu`` or ``dram``."""
+ENERGY_WINDOW = "energy_window_seconds"
+"""Name of the telemetry's length of the period over which energy was measured."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndicatorRun(StrictRecord):
@@ -131,7 +139,8 @@ class Observation:  # Not slotted: its document is cached, because both the hash
         metrics: Other results of the indicator, such as a rate, a percentile or bytes of memory.
         telemetry: State of the machine during the run: utilisation, memory, power, temperature, clocks; 1 in
             ``throttled`` if the accelerator reduced its clocks, and in ``throttled_by_power`` or ``throttled_by_heat``
-            for the reason.
+            for the reason; 1 in ``on_battery`` if the machine ran on its battery. The energy of the timed calls in
+            joules, from which nothing is subtracted, if it was measured.
         schema: Version of this record; 2 if it has metrics or telemetry.
     """
 
@@ -198,6 +207,12 @@ class Observation:  # Not slotted: its document is cached, because both the hash
     def identity(self) -> str:
         """Content hash of the record."""
         return hash_of_text(self.document)
+
+    @property
+    def joules_per_call(self) -> dict[str, float]:
+        """Joules of one call, by kind (``gpu``, ``cpu``, ``dram``), with idle power and other programs."""
+        energies = self.telemetry.items()
+        return {n.removesuffix(JOULES_PER_CALL): value for n, value in energies if n.endswith(JOULES_PER_CALL)}
 
     @property
     def median(self) -> float | None:

@@ -8,11 +8,13 @@ The files of `knowledge/estimate/catalogue` contain one suite each:
   measured in the modes of the group unless it has `modes` of its own.
 - `note` says what differs, or why nothing represents the model.
 - `source` of the suite lists its models; `source` of a group describes the model.
+- `metrics` are what the suite measures, `evidence` is what this program has of it, and `limits` is what it cannot say.
 """
 
 from __future__ import annotations
 
 import importlib.resources
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -128,8 +130,36 @@ class _Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Suite:
-    """A file of the catalogue."""
+class SuiteMetric:
+    """What a suite measures.
+
+    Attributes:
+        name: Name of the metric.
+        unit: Its unit, and what it is of.
+        source: Address of the page that defines it.
+    """
+
+    __pydantic_config__: ClassVar = _CONFIG
+
+    name: str
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkSuite:
+    """A file of the catalogue.
+
+    Attributes:
+        id: Unique identifier, such as ``mlperf-tiny``.
+        name: Its own name.
+        versions: Its rounds or versions, in order.
+        source: Address of the page that lists its models.
+        models: Its models and operations.
+        metrics: What it measures; empty if the catalogue does not say it.
+        evidence: What this program has of it: a clause, or empty.
+        limits: Why this program cannot predict it: a clause, or empty.
+    """
 
     __pydantic_config__: ClassVar = _CONFIG
 
@@ -138,6 +168,9 @@ class _Suite:
     versions: tuple[str, ...]
     source: str
     models: tuple[_Group, ...]
+    metrics: tuple[SuiteMetric, ...] = ()
+    evidence: str = ""
+    limits: str = ""
 
     def __post_init__(self) -> None:
         if not self.source.startswith(("https://", "http://")):
@@ -173,24 +206,38 @@ class _Suite:
 
 
 @lru_cache(maxsize=1)
+def benchmark_suites() -> tuple[BenchmarkSuite, ...]:
+    """Return every suite, sorted by the name of its file.
+
+    Raises:
+        InputError: If a file is malformed.
+    """
+    folder = importlib.resources.files("knowledge.estimate") / "catalogue"
+    return tuple(read_suite(file.read_text(encoding="utf-8"), where=file.name) for file in yaml_files(folder))
+
+
+@lru_cache(maxsize=1)
 def benchmark_catalogue() -> tuple[CatalogueEntry, ...]:
     """Return every entry, sorted by suite.
 
     Raises:
         InputError: If a file is malformed or two entries have the same key.
     """
-    folder = importlib.resources.files("knowledge.estimate") / "catalogue"
-    entries: list[CatalogueEntry] = []
-    for file in yaml_files(folder):
-        entries += read_suite(file.read_text(encoding="utf-8"), where=file.name)
+    entries = [entry for suite in benchmark_suites() for entry in suite.entries()]
     keys = [entry.key for entry in entries]
     if duplicates := {key for key in keys if keys.count(key) > 1}:
         raise InputError(f"the catalogue contains `{min(duplicates)}` twice")
     return tuple(entries)
 
 
-def read_suite(text: str, *, where: str) -> tuple[CatalogueEntry, ...]:
-    """Read the entries of one YAML file.
+def find_suite(name: str) -> BenchmarkSuite | None:
+    """Return the suite of a name, or of a key of an entry: ``mlperf-tiny``, ``MLPerf Tiny``, ``mlperf-tiny/dscnn``."""
+    key = re.sub(r"[ _]+", "-", name.strip().lower()).partition("/")[0]
+    return next((suite for suite in benchmark_suites() if suite.id == key), None)
+
+
+def read_suite(text: str, *, where: str) -> BenchmarkSuite:
+    """Read one YAML file.
 
     Args:
         text: Content of the file.
@@ -204,6 +251,6 @@ def read_suite(text: str, *, where: str) -> tuple[CatalogueEntry, ...]:
     except ValueError as error:
         raise InputError(f"the catalogue file `{where}` is not YAML: {error}") from None
     try:
-        return value_from(_Suite, document).entries()
+        return value_from(BenchmarkSuite, document)
     except RecordError as error:
         raise InputError(f"the catalogue file `{where}`: {error}") from None

@@ -13,6 +13,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import able_frameworks
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.domain.workload import ProfiledWorkload
+from knowledge.estimate.catalogue import find_suite
 from knowledge.estimate.programs import DEPTHWISE, composition_of
 from knowledge.evidence.timm import closest_models, timm_tables
 from knowledge.exchange.published.timm import TIMM
@@ -230,9 +231,11 @@ def find_workload(name: str) -> Workload:
         return _timm_workload(name)
     catalogue = workload_catalogue()
     if name not in catalogue:
-        raise InputError(
-            f"there is no workload `{name}`", hint=f"the workloads are {', '.join(f'`{other}`' for other in catalogue)}"
-        )
+        hint = f"the workloads are {', '.join(f'`{other}`' for other in catalogue)}"
+        if (suite := find_suite(name)) is not None:
+            reason = f": {suite.limits}" if suite.limits else ""
+            raise InputError(f"`{name}` is the benchmark suite {suite.name}, not a workload{reason}", hint=hint)
+        raise InputError(f"there is no workload `{name}`", hint=hint)
     return catalogue[name]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from knowledge.domain.frameworks import able_frameworks
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
+from knowledge.domain.observation import BENCHMARK, DAWNBENCH, PUBLISHED, Observation
 from knowledge.evidence.compare import common_shares, compare_block
 from knowledge.evidence.contrasts import (
     FORMAT,
@@ -68,9 +68,9 @@ def evidence_of(
 ) -> BlockEvidence:
     """Return the evidence of observations; ``is_copy`` says whether another source published a row before.
 
-    The benchmark of a project says nothing about other projects.
+    The benchmark of a project says nothing about other projects, and an entry of DAWNBench nothing about others.
     """
-    observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
+    observations = tuple(o for o in observations if o.indicator.name not in (BENCHMARK, DAWNBENCH))
     measured = tuple(o for o in observations if o.indicator.name != PUBLISHED)
     shares = common_shares(measured)
     contrasts = [contrast_of(c, shares.get(c.block, 0.0)) for c in compare_block(measured)]

@@ -57,6 +57,12 @@ def _of_machine(runs: list[Observation]) -> Iterator[Instability]:
             reason="the accelerator reduced its clocks because of power or heat",
             remedy="let it cool, raise its power limit, or lock its clocks below the throttling point",
         )
+    if any(o.telemetry.get("on_battery") for o in runs):
+        yield Instability(
+            code="battery",
+            reason="the machine ran on its battery, for which it reduces its clocks",
+            remedy="connect the power supply",
+        )
     if jumps := [o for o in runs if "clock_jump_seconds" in o.environment]:
         yield Instability(
             code="clock-jump",

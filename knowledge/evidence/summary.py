@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import ENERGY_WINDOW, Observation
 from knowledge.evidence.conditions import Instability, instabilities, spread
 
 _RESAMPLES = 1000
@@ -48,6 +48,9 @@ class Summary:
         intensity: Operations per byte; 0 if not applicable.
         roof_share: Share of the roofline at that intensity; ``None`` if the roofline was not measured.
         instabilities: Reasons why the timings are unstable.
+        joules_per_call: Median over rounds of the energy of a call, by kind (``gpu``, ``cpu``, ``dram``), with idle
+            power and other programs; without the rounds in which it was not measured.
+        energy_seconds: Total length of the periods over which it was measured.
     """
 
     observation: Observation
@@ -65,6 +68,8 @@ class Summary:
     intensity: float
     roof_share: float | None
     instabilities: tuple[Instability, ...]
+    joules_per_call: Mapping[str, float]
+    energy_seconds: float
 
 
 RoofKey = tuple[str, str, str]
@@ -122,7 +127,17 @@ def _summarise(runs: Sequence[Observation], rooflines: Mapping[RoofKey, Roof]) -
         intensity=first.flops / first.bytes if first.bytes else 0.0,
         roof_share=_share(first, median, rooflines.get(_key(first))),
         instabilities=instabilities(runs),
+        joules_per_call=_joules_per_call(runs),
+        energy_seconds=sum(o.telemetry.get(ENERGY_WINDOW, 0.0) for o in runs),
     )
+
+
+def _joules_per_call(runs: Iterable[Observation]) -> dict[str, float]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for o in runs:
+        for kind, joules in o.joules_per_call.items():
+            values[kind].append(joules)
+    return {kind: statistics.median(joules) for kind, joules in sorted(values.items())}
 
 
 def _share(o: Observation, median: float, roof: Roof | None) -> float | None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import BENCHMARK, PUBLISHED, IndicatorRun, Observation
+from knowledge.domain.observation import BENCHMARK, DAWNBENCH, PUBLISHED, IndicatorRun, Observation
 from knowledge.hardware.peaks import peak_operations
 from knowledge.records import shipped_yaml
 from knowledge.store.base import KnowledgeBase, QuarantinedObservation
@@ -133,9 +133,9 @@ def _key(o: Observation) -> _Key:
     return o.round, o.arm, o.indicator.label
 
 
-MLPERF = ("mlperf_training", "mlperf_inference")
+MLPERF = ("mlperf_training", "mlperf_inference", "mlperf_power")
 """Names of the indicators of imported MLPerf results, which this program does not measure."""
-_UNTIMED = (*MLPERF, PUBLISHED, BENCHMARK)
+_UNTIMED = (*MLPERF, PUBLISHED, DAWNBENCH, BENCHMARK)
 """Indicators whose samples need not come from a clock of this program."""
 _EARLIEST = datetime(2015, 1, 1, tzinfo=UTC)
 _SKEW = timedelta(minutes=5)
@@ -160,6 +160,8 @@ def implausibilities(o: Observation, catalogue: IndicatorCatalogue, *, now: date
     yield from _check_samples(o)
     if o.indicator.name == PUBLISHED:
         yield from _check_published(o)
+    elif o.indicator.name == DAWNBENCH:
+        yield from _check_dawnbench(o)
     elif o.indicator.name not in MLPERF:
         yield from _check_indicator(o, catalogue)
         yield from _check_speed(o)
@@ -223,13 +225,9 @@ def _check_speed(o: Observation) -> Iterator[str]:
 
 def _check_published(o: Observation) -> Iterator[str]:
     """Check a published measurement: neither a clock nor a formula of this program stands behind it."""
-    if o.indicator.version != 1:
-        yield f"version {o.indicator.version} of `{PUBLISHED}` is unknown; the newest is 1"
-    missing = [name for name in ("task", "mode", "gpus", "unit") if name not in o.indicator.parameters]
-    missing += [name for name in ("precision",) if name not in o.settings]
-    missing += [name for name in ("repository", "source", "date") if not o.environment.get(name)]
-    if missing:
-        yield f"it does not say its {', '.join(f'`{name}`' for name in missing)}"
+    yield from _check_statements(o, ("task", "mode", "gpus", "unit"))
+    if "precision" not in o.settings:
+        yield "it does not say its `precision`"
     if len(o.samples) != 1 or "value" not in o.metrics:
         yield "a published measurement is one value"
     peak = peak_flops(o.hardware, o.indicator.device, o.indicator.dtype)
@@ -240,6 +238,22 @@ def _check_published(o: Observation) -> Iterator[str]:
     if o.flops / o.samples[0] > limit * peak:
         rate = o.flops / o.samples[0]
         yield f"{rate:.3g} FLOP/s are more than {limit:.0f} times the peak of its hardware, {peak:.3g} FLOP/s"
+
+
+def _check_dawnbench(o: Observation) -> Iterator[str]:
+    yield from _check_statements(o, ("task", "mode", "model", "target"))
+    if len(o.samples) != 1 or "quality" not in o.metrics:
+        yield "an entry of DAWNBench is one time with the quality that was reached"
+
+
+def _check_statements(o: Observation, parameters: Collection[str]) -> Iterator[str]:
+    """Check that a published figure says what it is of, by its parameters, and where it stands."""
+    if o.indicator.version != 1:
+        yield f"version {o.indicator.version} of `{o.indicator.name}` is unknown; the newest is 1"
+    missing = [name for name in parameters if name not in o.indicator.parameters]
+    missing += [name for name in ("repository", "source", "date") if not o.environment.get(name)]
+    if missing:
+        yield f"it does not say its {', '.join(f'`{name}`' for name in missing)}"
 
 
 def peak_flops(hardware: HardwareProfile, device: str, dtype: str) -> float | None:

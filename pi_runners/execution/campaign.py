@@ -16,6 +16,7 @@ from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import Stack
 from pi_runners.catalogue import parameters_of
 from pi_runners.execution.benchmark import Benchmark, last_line
+from pi_runners.execution.energy import energy_figures
 from pi_runners.execution.environment import (
     BuiltEnvironment,
     EnvironmentBuildError,
@@ -30,6 +31,7 @@ from pi_runners.execution.environment import (
 from pi_runners.execution.program_archive import write_program
 from pi_runners.execution.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.execution.telemetry import summarise
+from pi_runners.harness.timing import SampleWindow
 from pi_runners.indicators import INDICATORS
 from pi_runners.plan.arm_settings import import_request, obstacle, processors_of, unknown_flag, variables_of
 from pi_runners.plan.matrix import Arm
@@ -382,6 +384,9 @@ def _with_telemetry(result: dict[str, Any], end: ProcessEnd) -> dict[str, Any]:
     environment = dict(result.get("environment", {}))
     if abs(result["clock_jump"]) > _CLOCK_JUMP_SECONDS:
         environment["clock_jump_seconds"] = result["clock_jump"]
+    elif "window" in result:
+        readings = [(reading.time, reading.joules) for reading in end.readings]
+        telemetry |= energy_figures(readings, SampleWindow(**result["window"]), result["loops"])
     return {**result, "telemetry": telemetry, "environment": environment}
 
 

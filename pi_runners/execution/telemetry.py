@@ -1,4 +1,4 @@
-"""Telemetry of the machine during a run: utilisation, memory, power, temperature and clocks."""
+"""Telemetry of the machine during a run: utilisation, memory, power, energy, temperature and clocks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import contextlib
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psutil
+
+from pi_runners.execution.energy import EnergyMeter, gpu_counters, processor_counters
 
 INTERVAL_SECONDS = 1.0
 # Reasons for which a GPU lowers its clocks under load: software and hardware power limits, temperature, power brake.
@@ -19,7 +22,8 @@ _POWER_REASONS = 0x4 | 0x80
 _HEAT_REASONS = 0x20 | 0x40
 # Hardware slow-down (0x8) is caused by one of the others, which some drivers do not report.
 _THROTTLE_REASONS = _POWER_REASONS | _HEAT_REASONS | 0x8
-_FLAGS = ("throttled", "throttled_by_heat", "throttled_by_power")
+_FLAGS = ("throttled", "throttled_by_heat", "throttled_by_power", "on_battery")
+_POWER_SUPPLIES = Path("/sys/class/power_supply")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +34,13 @@ class Reading:
         time: End of the interval, seconds since the epoch.
         figures: Values by name; the name contains the unit.
         seconds: Length of the interval.
+        joules: Energy since the process started, by kind: see :class:`pi_runners.execution.energy.EnergyMeter`.
     """
 
     time: float
     figures: dict[str, float]
     seconds: float = INTERVAL_SECONDS
+    joules: Mapping[str, float] = field(default_factory=dict)
 
 
 class Sampler:
@@ -59,7 +65,8 @@ class Sampler:
         self._stop = stop
         self._interval = interval_seconds
         self._done = threading.Event()
-        self._gpu = _open_gpu()
+        self._nvml, self._gpus = _open_gpus()
+        self._meter = EnergyMeter([*gpu_counters(self._nvml, self._gpus), *processor_counters()])
         self._thread = threading.Thread(target=self._watch, daemon=True, name="telemetry")
 
     def __enter__(self) -> Sampler:
@@ -78,6 +85,7 @@ class Sampler:
         except psutil.NoSuchProcess:
             # The process has already ended.
             return
+        self._add({})
         previous = _ProcessorTimes.read(process)
         # The first reading comes early, so that short runs have one.
         wait = self._interval / 4
@@ -91,13 +99,21 @@ class Sampler:
                 # A process that has just ended has no memory; the reading says nothing about the run.
                 figures["memory_bytes"] = memory_bytes
             figures.update(_cpu_figures())
-            if self._gpu is not None:
-                figures.update(self._gpu())
-            self.readings.append(Reading(time=time.time(), figures=figures, seconds=self._interval))
+            if self._gpus:
+                figures.update(_read_gpus(self._nvml, self._gpus))
+            self._add(figures)
             if self._limit is not None and memory_bytes > self._limit:
                 self.exceeded = True
                 self._stop()
                 return
+        # The process has ended: energy is interpolated between readings before and after the timed calls.
+        self._add({})
+
+    def _add(self, figures: dict[str, float]) -> None:
+        """Read the energy counters, and add a reading unless it is empty."""
+        now = time.time()
+        if (joules := self._meter.joules(now)) or figures:
+            self.readings.append(Reading(time=now, figures=figures, seconds=self._interval, joules=joules))
 
 
 def summarise(readings: Iterable[Reading], started: float, ended: float) -> dict[str, float]:
@@ -180,20 +196,42 @@ def _cpu_figures() -> dict[str, float]:
         temperatures = [entry.current for group in psutil.sensors_temperatures().values() for entry in group]
         if temperatures:
             figures["cpu_temperature_celsius"] = float(max(temperatures))
+    if (on_battery := _is_on_battery()) is not None:
+        figures["on_battery"] = float(on_battery)
     return figures
 
 
-def _open_gpu() -> Callable[[], dict[str, float]] | None:
-    """Return a function that reads all GPUs, or ``None`` if there is no driver."""
+def _is_on_battery(supplies: Path = _POWER_SUPPLIES) -> bool | None:
+    """Return whether a battery powers the machine; ``None`` if it has none, or if this is unknown.
+
+    On Linux, psutil also reports the battery of a wireless mouse as the machine's own, if there is no other. The kernel
+    marks it with the scope ``Device``; a battery of the machine has another scope or none
+    (https://git.zx2c4.com/linux-dev/commit/?id=25a0bc2dfc2ea732f40af2dae52426ead66ae76e).
+    """
+    scopes = []
+    for supply in supplies.glob("*"):
+        with contextlib.suppress(OSError):
+            if (supply / "type").read_text().strip() == "Battery":
+                scope = supply / "scope"
+                scopes.append(scope.read_text().strip() if scope.exists() else "System")
+    if scopes and all(scope == "Device" for scope in scopes):
+        return None
+    with contextlib.suppress(NotImplementedError, AttributeError, OSError, ValueError):
+        if (battery := psutil.sensors_battery()) is not None and battery.power_plugged is not None:
+            return not battery.power_plugged
+    return None
+
+
+def _open_gpus() -> tuple[Any, list[Any]]:
+    """Return the module `pynvml` and the handles of all GPUs; none if there is no driver."""
     try:
         import pynvml
 
         pynvml.nvmlInit()
-        devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return pynvml, [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
     except Exception:
         # A missing driver is normal, and a broken one must not stop a measurement.
-        return None
-    return (lambda: _read_gpus(pynvml, devices)) if devices else None
+        return None, []
 
 
 def _read_gpus(nvml: Any, devices: list[Any]) -> dict[str, float]:

@@ -16,7 +16,7 @@ import time
 from typing import IO, Any, Dict, List, NamedTuple, Optional
 
 from pi_runners.harness.interpreters import InterpreterRecord
-from pi_runners.harness.timing import rounded
+from pi_runners.harness.timing import Stopwatch, rounded
 from pi_runners.hooks import sitecustomize as hook
 
 _TAIL_BYTES = 1500
@@ -75,9 +75,12 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     """
     project = _ProjectCopy(request)
     runs, values, startups, results = [], [], [], []
+    start = Stopwatch()
     try:
         for number in range(request["warmup_runs"] + request["runs"]):
             is_sample = number >= request["warmup_runs"]
+            if number == request["warmup_runs"]:
+                start = Stopwatch()
             if is_sample and request["startup"]:
                 startups.append(project.run(request["startup"], ""))
             run = project.run(request["command"], request["pattern"], request["result"])
@@ -92,6 +95,8 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     except ProgramError as failure:
         return {"status": failure.status, "failure": str(failure)[-2 * _TAIL_BYTES :]}
     warmups, timed = runs[: request["warmup_runs"]], runs[request["warmup_runs"] :]
+    # With the start-up command, the window is not the program's: its energy could not be subtracted as its time is.
+    window = {} if startups else {"window": start.window(sum(run.seconds for run in timed), len(timed))._asdict()}
     higher = request["better"] == "higher"
     metrics = {"value": statistics.median(values), "seconds_per_run": statistics.median(run.seconds for run in timed)}
     if startups:
@@ -107,6 +112,7 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
         # The project decides how many runs warm the program up.
         "steady": True,
         "metrics": {**metrics, **peak_memory()},
+        **window,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from pi_runners.harness.contract import SamplingPlan
 
@@ -18,6 +18,22 @@ class ClockError(Exception):
     """Raised when the clock did not advance over a timed region."""
 
 
+class SampleWindow(NamedTuple):
+    """Period in which the samples of a computation were taken, for what is measured outside of this process.
+
+    Attributes:
+        started: Start, seconds since the epoch.
+        seconds: Length, by the monotonic clock.
+        timed_seconds: Seconds of it in which calls were timed; the rest is work of the harness.
+        stretches: Number of timed stretches; each has as many calls as a sample.
+    """
+
+    started: float
+    seconds: float
+    timed_seconds: float
+    stretches: int
+
+
 class Timing(NamedTuple):
     """Samples of one computation.
 
@@ -26,22 +42,36 @@ class Timing(NamedTuple):
         loops: Calls per sample.
         warmup_seconds: Time spent before the first sample.
         steady: Whether the timings had stopped decreasing at the end of the warm-up.
+        window: When the samples were taken.
     """
 
     samples: List[float]
     loops: int
     warmup_seconds: float
     steady: bool
+    window: Optional[SampleWindow] = None
 
     def document(self) -> Dict[str, Any]:
         """Return the timing as JSON-ready values."""
-        return {
+        document = {
             "status": "ok",
             "samples": rounded(self.samples),
             "loops": self.loops,
             "warmup_seconds": round(self.warmup_seconds, 6),
             "steady": self.steady,
         }
+        return {**document, "window": self.window._asdict()} if self.window else document
+
+
+class Stopwatch:
+    """Two clocks that start together: the system's time places a period, the monotonic clock measures it."""
+
+    def __init__(self) -> None:
+        self._started, self._begin = time.time(), time.perf_counter()
+
+    def window(self, timed_seconds: float, stretches: int) -> SampleWindow:
+        """Return the period from the start until now."""
+        return SampleWindow(self._started, time.perf_counter() - self._begin, timed_seconds, stretches)
 
 
 def rounded(seconds: List[float]) -> List[float]:
@@ -94,7 +124,10 @@ def measure_stretches(time_stretch: Callable[[int], float], plan: SamplingPlan) 
     """
     loops, spent, steady = 1, 0.0, False
     recent: List[float] = []
+    starts: List[Stopwatch] = []
+    half = _WINDOW // 2
     while not steady and (spent < plan.max_warmup_seconds or not recent):
+        starts = (starts + [Stopwatch()])[-half:]
         seconds = time_stretch(loops)
         spent += seconds * loops
         if seconds * loops < plan.min_seconds:
@@ -103,13 +136,15 @@ def measure_stretches(time_stretch: Callable[[int], float], plan: SamplingPlan) 
             recent = []
             continue
         recent = (recent + [seconds])[-_WINDOW:]
-        half = _WINDOW // 2
         steady = len(recent) == _WINDOW and min(recent[half:]) >= (1 - _SETTLED_SHARE) * min(recent[:half])
-    samples = recent[_WINDOW // 2 :][: plan.samples] if steady else []
+    timed = recent[half:] if steady else []
+    start = starts[0] if steady else Stopwatch()
+    samples = timed[: plan.samples]
     warmup_seconds = spent - sum(samples) * loops
     while not are_enough(samples, plan.samples):
         samples.append(time_stretch(loops))
-    return Timing(samples, loops, warmup_seconds, steady)
+    timed += samples[len(timed) :]
+    return Timing(samples, loops, warmup_seconds, steady, start.window(sum(timed) * loops, len(timed)))
 
 
 def are_enough(samples: List[float], least: int) -> bool:

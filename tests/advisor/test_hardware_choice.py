@@ -102,6 +102,48 @@ def test_cost_is_time_multiplied_by_the_price(advisor: Advisor, project: Path) -
     assert {machine["name"] for machine in document["ranked"]} == {"p3.2xlarge", "p4d.24xlarge", "g5.xlarge"}
 
 
+def test_energy_is_time_multiplied_by_the_power_at_the_wall(advisor: Advisor, project: Path) -> None:
+    options = ("--objective", "energy", "--carbon-intensity", "400")
+    document = choose(advisor, project, *named(), *options)
+
+    energies = [machine["joules"]["mean"] for machine in document["ranked"]]
+    assert energies == sorted(energies)
+    for machine in document["ranked"]:
+        joules = machine["seconds"]["mean"] * machine["watts"]["mean"]
+        assert machine["joules"]["mean"] == pytest.approx(joules, rel=1e-4)
+        assert machine["watts"]["mean"] > machine["rated_watts"], "the host takes power, too"
+        assert machine["grams_co2"]["mean"] == pytest.approx(joules / 3.6e6 * 400, rel=1e-4)
+    assert document["metered_machines"] > 10
+    assert "its power is not known" not in advisor("hardware", "choose", cwd=project).stdout
+
+
+def test_a_machine_without_published_power_has_an_upper_bound_only(advisor: Advisor, project: Path) -> None:
+    options = ("--hardware", "jetson-agx-orin-64gb", "--hardware", "h100", "--workload", "resnet50-training")
+    report = advisor("hardware", "choose", *options, cwd=project)
+    document = choose(advisor, project, *options[:4], "--objective", "energy")
+
+    assert "power not known; its accelerators alone take at most" in " ".join(report.stdout.split())
+    assert [machine["name"] for machine in document["ranked"]] == ["h100"]
+    [orin] = document["not_known"]
+    assert (orin["joules"], orin["rated_watts"]) == (None, 60)
+    assert orin["seconds"] is not None
+    assert "its power is not known" in orin["reason"]
+
+
+def test_the_page_shows_each_machine_in_a_plot(advisor: Advisor, project: Path) -> None:
+    options = ("--workload", "resnet50-training", "--prices", "prices.yaml", *named(), "--format", "html")
+    result = advisor("hardware", "choose", *options, cwd=project)
+    document = choose(advisor, project, *named(), "--prices", "prices.yaml")
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("<circle") == len(document["ranked"]) == 3
+    grey = [machine["name"] for machine in document["ranked"] if machine["is_dominated"]]
+    assert result.stdout.count('<g class="dominated">') == len(grey)
+    assert "cost in USD against time in hours" in result.stdout
+    assert "c6i.xlarge" in result.stdout
+    assert "http" not in result.stdout.split("</svg>")[0].split("<svg")[1]
+
+
 def test_a_machine_beyond_the_budget_is_excluded(advisor: Advisor, project: Path) -> None:
     every = choose(advisor, project, "--prices", "prices.yaml")
     dearest = every["ranked"][-1]
@@ -125,6 +167,65 @@ def test_memory_excludes_machines(advisor: Advisor, project: Path) -> None:
     assert {machine["name"] for machine in document["ranked"]} == {"p4d.24xlarge", "g5.xlarge"}
     reasons = {machine["name"]: machine["reason"] for machine in document["excluded"]}
     assert reasons["p3.2xlarge"] == "needs 20 GiB of memory; it has 16 GiB"
+
+
+def test_a_model_that_does_not_fit_excludes_a_machine(advisor: Advisor, project: Path) -> None:
+    options = ["--batch", "32", "--length", "384", "--allow", "reduced-precision"]
+
+    document = choose(advisor, project, *named(), *options, workload="bert-training")
+
+    assert document["memory"]["model"] == "bert-large"
+    assert (document["memory"]["precision"], document["memory"]["length"]) == ("mixed precision", 384)
+    excluded = {machine["name"]: machine for machine in document["excluded"]}
+    assert set(excluded) == {"p3.2xlarge", "p3.16xlarge", "g4dn.xlarge"}
+    machine = excluded["p3.2xlarge"]
+    assert machine["reason"].startswith("needs ")
+    assert "GiB" in machine["reason"]
+    assert "of memory in mixed precision with batch 32; it has 16 GiB" in machine["reason"]
+    assert (
+        f"it has 16 GiB; the largest batch that certainly fits is {machine['memory_need']['largest_batch']}"
+        in (machine["reason"])
+    )
+    assert machine["memory_need"]["bytes"]["low"] > machine["memory_bytes"]
+    assert sum(machine["memory_need"]["parts"].values()) == pytest.approx(
+        machine["memory_need"]["bytes"]["mean"], rel=1e-4
+    )
+    # Several accelerators keep the gradients.
+    assert "gradients" in excluded["p3.16xlarge"]["memory_need"]["parts"]
+    assert "gradients" not in machine["memory_need"]["parts"]
+    fits = {m["name"]: m["memory_need"]["fits"] for m in (*document["ranked"], *document["not_known"])}
+    assert fits == {"p4d.24xlarge": True, "g5.xlarge": None, "c6i.xlarge": None}
+
+
+def test_the_text_says_whether_a_model_fits(advisor: Advisor, project: Path) -> None:
+    command = ["hardware", "choose", "--workload", "resnet50-training", "--hardware", "g5.xlarge"]
+
+    plain = advisor(*command, cwd=project).stdout
+    text = " ".join(advisor(*command, "--batch", "64", "--optimizer", "momentum", cwd=project).stdout.split())
+
+    assert "memory " not in plain
+    assert "timm/resnet50 with 25.56 million parameters, batch 64, images of 224 x 224 pixels, float32" in text
+    assert "the model fits; the largest batch that certainly fits is " in text
+
+
+def test_a_model_is_a_file_or_not_known(advisor: Advisor, project: Path) -> None:
+    config = {"model_type": "gpt2", "n_layer": 48, "n_embd": 1600, "n_head": 25, "n_positions": 1024, "vocab_size": 9}
+    (project / "config.json").write_text(json.dumps(config))
+    options = ["--hardware", "g5.xlarge", "--batch", "2"]
+
+    of_file = choose(advisor, project, *options, "--model", "config.json", "--length", "1024", workload="dlrm-training")
+    unknown = choose(advisor, project, *options, workload="dlrm-training")
+
+    assert of_file["memory"]["parameters"] == 48 * (12 * 1600**2 + 13 * 1600) + (9 + 1024 + 2) * 1600
+    assert "does not know one model of workload `dlrm-training`" in unknown["memory"]["not_known"]
+    assert "memory_need" not in unknown["ranked"][0]
+
+
+def test_without_a_batch_nothing_says_a_word_about_memory(advisor: Advisor, project: Path) -> None:
+    document = choose(advisor, project, "--hardware", "g5.xlarge")
+
+    assert "memory" not in document
+    assert "memory_need" not in document["ranked"][0]
 
 
 def test_several_machines_are_faster_than_one(advisor: Advisor, project: Path) -> None:
@@ -222,7 +323,7 @@ def test_a_workload_without_a_training_to_a_quality_is_one_error(advisor: Adviso
     [
         (["--budget", "3"], "`--budget` needs prices"),
         (["--objective", "speed"], "there is no objective `speed`"),
-        (["--objective", "energy"], "there is no objective `energy`"),
+        (["--carbon-intensity", "-3"], "`-3` is not a positive number"),
         (["--items", "-1"], "`-1` is not a positive number"),
         (["--items", "1e300"], "`1e300` is not a number of items"),
         (["--nodes", "1" + "0" * 400], "`--nodes 1"),
@@ -230,6 +331,16 @@ def test_a_workload_without_a_training_to_a_quality_is_one_error(advisor: Adviso
         (["--min-memory", "much"], "`much` is not an amount of memory"),
         (["--hardware", "p9.large"], "there is no hardware profile `p9.large`"),
         (["--prices", "missing.yaml"], "the price file `missing.yaml` cannot be read"),
+        (["--batch", "0"], "`0` is not a whole number from 1"),
+        (["--batch", "nan"], "`nan` is not a whole number from 1"),
+        (["--optimizer", "adam"], "`--optimizer` needs a batch"),
+        (["--batch", "4", "--optimizer", "lamb"], "the memory of the optimizer `lamb` is not known"),
+        (["--batch", "4", "--length", "9"], "`--length` is for models of text, and `timm/resnet50` is a model of"),
+        (["--batch", "4", "--checkpointing"], "`--checkpointing` is for transformers"),
+        (["--model", "gpt2"], "the model `gpt2` needs the tokens of an item"),
+        (["--model", "gpt2", "--length", "2000"], "`--length 2000` is more than the 1024 positions of `gpt2`"),
+        (["--model", "gpt9"], "there is no model `gpt9`"),
+        (["--model", "missing.json"], "the model file `missing.json` cannot be read"),
     ],
 )
 def test_wrong_options_are_one_error(advisor: Advisor, tmp_path: Path, options: list[str], message: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from docs.workloads_page import workload_catalogue_page
 from knowledge.domain.errors import InputError
-from knowledge.estimate.catalogue import CatalogueEntry, benchmark_catalogue, read_suite
+from knowledge.estimate.catalogue import CatalogueEntry, benchmark_catalogue, find_suite, read_suite
+from knowledge.estimate.workloads import find_workload
 from pi_runners.indicators import INDICATORS
 from pi_runners.models import NETWORKS
 
@@ -146,6 +148,29 @@ def test_the_first_round_of_mlperf_training_has_seven_models() -> None:
     assert names == {"ResNet-50 v1.5", "SSD-ResNet34", "MaskRCNN", "NCF", "NMT", "Transformer", "MiniGo"}
 
 
+@pytest.mark.parametrize("name", ["mlperf-tiny", "MLPerf Tiny", "mlperf_tiny", "mlperf-tiny/dscnn"])
+def test_a_suite_named_as_a_workload_gets_one_sentence_that_says_what_is_not_known(name: str) -> None:
+    with pytest.raises(InputError) as error:
+        find_workload(name)
+
+    assert error.value.message == (
+        f"`{name}` is the benchmark suite MLPerf Tiny, not a workload: it measures microcontrollers, and this program "
+        "knows neither machines nor prices nor frameworks of that kind"
+    )
+
+
+@pytest.mark.parametrize("name", ["dawnbench", "mlperf-tiny", "mlperf-hpc"])
+def test_a_suite_that_is_not_predicted_says_its_metrics_with_sources_and_why(name: str) -> None:
+    suite = find_suite(name)
+
+    assert suite is not None
+    assert len(suite.metrics) >= 2
+    assert all(metric.source.startswith("https://") for metric in suite.metrics)
+    assert suite.evidence
+    assert suite.limits
+    assert f"What it cannot say: {suite.limits}." in workload_catalogue_page()
+
+
 SUITE = """
 id: suite
 name: Suite
@@ -162,7 +187,7 @@ models:
 
 
 def test_a_group_becomes_one_entry_for_each_name() -> None:
-    first, second = read_suite(SUITE, where="suite.yaml")
+    first, second = read_suite(SUITE, where="suite.yaml").entries()
 
     assert (first.key, second.key) == ("suite/one", "suite/two")
     assert first.versions == ("v1", "v2")
@@ -186,6 +211,6 @@ def test_a_group_becomes_one_entry_for_each_name() -> None:
 )
 def test_a_malformed_suite_is_refused(old: str, new: str, message: str) -> None:
     with pytest.raises(InputError) as error:
-        read_suite(SUITE.replace(old, new), where="suite.yaml")
+        read_suite(SUITE.replace(old, new), where="suite.yaml").entries()
 
     assert message in str(error.value)

@@ -49,6 +49,7 @@ def test_an_undisturbed_arm_is_stable() -> None:
     ("change", "code"),
     [
         ({"telemetry": {"throttled": 1.0}}, "throttled"),
+        ({"telemetry": {"on_battery": 1.0}}, "battery"),
         ({"telemetry": {"stolen_cpu_percent_mean": 12.0}}, "stolen"),
         ({"telemetry": {"other_cpu_percent_mean": 40.0}}, "busy"),
         ({"environment": {"cpu_governor": "powersave"}}, "governor"),

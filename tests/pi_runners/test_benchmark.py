@@ -128,6 +128,21 @@ def test_without_a_pattern_the_samples_are_the_durations_of_the_command(tmp_path
     assert len(result["samples"]) == 2
     assert all(0.3 < seconds < 30 for seconds in result["samples"])
     assert result["warmup_seconds"] > 0.3
+    # For energy: when the timed runs were.
+    window = result["window"]
+    assert window["stretches"] == 2
+    assert window["started"] > result["started"] + 0.3
+    assert 0.6 < window["timed_seconds"] < window["seconds"] < result["seconds"] - 0.3
+
+
+def test_runs_with_a_start_up_command_have_no_window(tmp_path: Path) -> None:
+    program = "import sys, time; time.sleep(0.1 * len(sys.argv)); print('throughput: 1')"
+    benchmark = benchmark_of(tmp_path / "project", program, Metric(), startup=("python", "bench.py"))
+
+    result = result_of(tmp_path, replace(benchmark, command=("python", "bench.py", "long")))
+
+    assert result["status"] == "ok"
+    assert "window" not in result
 
 
 def test_each_process_starts_from_a_new_copy_and_its_runs_share_it(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from advisor.report.measurements import block_record, block_table
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import PackageVersion, make_stack
 from pi_runners.execution.campaign import Block, measured_cells, run_block
 from pi_runners.execution.environment import BuiltEnvironment, StackLock, locked_stack
 from pi_runners.execution.subprocess_runner import Ending, ProcessEnd, ProcessRequest
+from pi_runners.execution.telemetry import Reading
 from pi_runners.plan.matrix import Arm, plan_arms
 from tests.conftest import Advisor
 from tests.pi_runners.campaigns import NoProcesses, Sink, block_of, cases, lock
@@ -119,6 +121,47 @@ class CrashingProcesses:
         return ProcessEnd(
             results=results, exit_status=-11 if self.crashing in names else 0, error_tail="segmentation fault"
         )
+
+
+class MeteredProcesses:
+    """A runner whose process takes samples from second 12 to second 22, while a counter counts 40 J a second."""
+
+    def __init__(self, clock_jump: float) -> None:
+        self._clock_jump = clock_jump
+
+    def run(self, job: ProcessRequest) -> ProcessEnd:
+        window = {"started": 12.0, "seconds": 10.0, "timed_seconds": 9.9, "stretches": 4}
+        result = {"number": 0, "status": "ok", "samples": [0.025] * 4, "loops": 100, "window": window}
+        readings = (Reading(time=t, figures={"cpu_percent": 90.0}, joules={"cpu": 40.0 * t}) for t in range(31))
+        return ProcessEnd(
+            results=({**result, "started": 10.0, "seconds": 15.0, "clock_jump": self._clock_jump},),
+            exit_status=0,
+            readings=tuple(readings),
+        )
+
+
+@pytest.mark.parametrize(
+    ("clock_jump", "energy"),
+    # If the clock is changed, readings and window are at unknown times.
+    [(0.0, {"cpu_energy_joules": 400.0, "cpu_joules_per_call": 1.0, "energy_window_seconds": 10.0}), (60.0, {})],
+)
+def test_an_observation_contains_the_energy_of_its_samples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock_jump: float, energy: dict[str, float]
+) -> None:
+    arms = arms_of("numpy==2.0.0")
+    monkeypatch.setattr(
+        "pi_runners.execution.campaign.build_environment",
+        lambda *_: BuiltEnvironment(python=Path("python"), stack=locked_stack(arms[0].lock, "3.11.7")),
+    )
+    sink = Sink()
+
+    run_block(block_of(arms), sink=sink.add, runner=MeteredProcesses(clock_jump), environments=tmp_path)
+
+    [o] = sink.observations
+    assert o.telemetry == {"cpu_percent_mean": 90.0, "cpu_percent_max": 90.0, **energy}
+    assert ("energy of a call: `numpy 2.0.0`: processors 1 J (over 10 s)" in block_table([o])) is bool(energy)
+    [row] = block_record([o])["rows"]
+    assert row["energy"] == ({"joules_per_call": {"cpu": 1.0}, "seconds": 10.0} if energy else None)
 
 
 def test_indicators_after_a_crash_run_in_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

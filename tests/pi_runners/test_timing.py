@@ -90,6 +90,25 @@ def test_the_warm_up_lasts_until_calls_stop_getting_faster(clock: Clock) -> None
     assert clock.calls == 7
 
 
+@pytest.mark.parametrize(
+    ("samples", "warmup", "start", "stretches"),
+    # The last two stretches of a steady warm-up are samples; one more than the plan's is in the window, too.
+    [(5, 1000.0, 6.0 + 3.0 + 1.5, 5), (1, 1000.0, 6.0 + 3.0 + 1.5, 2), (2, 6.0, 6.0, 4)],
+)
+def test_the_window_of_the_samples_contains_every_stretch_from_the_first_sample_on(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, samples: int, warmup: float, start: float, stretches: int
+) -> None:
+    monkeypatch.setattr("time.time", lambda: clock.now)
+
+    result = timing.measure(clock.computation(6.0, 3.0, 1.5, 1.5), no_wait, plan(samples=samples, warmup=warmup))
+
+    assert result.window is not None
+    assert result.window.started - 100.0 == start
+    assert result.window.stretches == stretches
+    assert result.window.seconds == result.window.timed_seconds == clock.now - 100.0 - start
+    assert result.document()["window"] == result.window._asdict()
+
+
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 64.0])
 @pytest.mark.parametrize(("faster", "calls"), [(0.96, 4), (0.94, 6)])
 def test_calls_that_are_less_than_five_percent_faster_end_the_warm_up(

@@ -40,7 +40,7 @@ from pi_runners.plan.matrix import Arm
 
 _CONTROL_NUMBER = 1
 """Number of the control among the arms of the block."""
-_DISTURBANCES = ("throttled", "clock-jump")
+_DISTURBANCES = ("throttled", "battery", "clock-jump")
 """Codes of conditions under which a run says nothing about its arm, besides other load."""
 _LONGEST_PAUSE_SECONDS = 30.0
 _SAMPLES = 3
@@ -184,7 +184,7 @@ class MachineLaboratory(Laboratory):
         return ArmRun(seconds=self.program.seconds(durations, self._units), result=result)
 
     def _disturbance(self, observation: Observation) -> Instability | None:
-        """Return why a run says nothing about its arm: throttling, a changed clock, or load by other programs."""
+        """Return why a run says nothing about its arm: throttling, a battery, a changed clock, or other load."""
         names = ("other_cpu_percent_mean", "stolen_cpu_percent_mean")
         load = sum(observation.telemetry.get(name, 0.0) for name in names)
         if load > self.options.max_load:

@@ -31,7 +31,8 @@ from knowledge.evidence import mlperf
 from knowledge.evidence.mlperf import Gain, Score, score_submissions
 from knowledge.evidence.stacks import stack_name
 from knowledge.exchange.files import observation_file
-from knowledge.exchange.mlperf.results import INDICATORS, TRAINING, ContentCounter
+from knowledge.exchange.mlperf.power import read_power_table
+from knowledge.exchange.mlperf.results import INDICATORS, TRAINING, ContentCounter, ImportResult
 from knowledge.exchange.mlperf.tree import read_results
 
 _MachineOption = Annotated[
@@ -169,7 +170,9 @@ def import_mlperf(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH...", help="Trees of MLPerf results.\nOf Training or Inference: checkouts or tar files."
+            metavar="PATH...",
+            help="Trees of MLPerf results.\nOf Training or Inference: checkouts or tar files. Or tables with power: "
+            "`summary_results.json` of a round.",
         ),
     ],
     round_: Annotated[
@@ -179,7 +182,7 @@ def import_mlperf(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store published results of MLPerf Training and Inference; files without a result are listed with the reason."""
-    trees = [(path, read_results(path, round_=round_)) for path in paths]
+    trees = [(path, _imported(path, round_)) for path in paths]
     for _, imported in trees:
         for skipped in imported.skipped:
             warn(f"`{skipped.path}` was left out: {skipped.reason}")
@@ -198,6 +201,10 @@ def import_mlperf(
             counts = f"{ingest.added} added, {ingest.known} already stored, {len(imported.skipped)} left out"
             copied = f"; {copies} {'is a copy' if copies == 1 else 'are copies'} of another result and count once"
             typer.echo(f"{path}: {counts}{copied if copies else ''}")
+
+
+def _imported(path: Path, round_: str | None) -> ImportResult:
+    return read_power_table(path) if path.suffix == ".json" else read_results(path, round_=round_)
 
 
 def mlperf_table(

@@ -1,4 +1,4 @@
-"""`advisor knowledge import-published`: tables of published measurements."""
+"""`advisor knowledge import-published|import-dawnbench`: published measurements."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from advisor.cli.knowledge.queries import ObservationFileOption
 from advisor.cli.options import FormatOption, KnowledgeOption, print_either
 from advisor.domain.progress import activity, hide_progress
 from advisor.domain.words import count
+from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import write_atomically
 from knowledge.exchange.admission import AdmissionResult
+from knowledge.exchange.dawnbench.tree import read_entries
 from knowledge.exchange.files import SkippedLine, observation_file
 from knowledge.exchange.published.observations import PublishedTable, read_published
 
@@ -81,10 +83,14 @@ def _lines(numbers: Sequence[int]) -> str:
 
 def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: str) -> None:
     observations = [o for _, table in tables for o in table.observations]
-    content = observation_file(observations, compressed=output.suffix == ".gz", with_identities=False)
-    write_atomically(output, content)
+    _write_observations(output, observations)
     text = f"wrote {len(observations)} observations to `{output}`"
     print_either(format, {**_record(tables), "output": str(output)}, text)
+
+
+def _write_observations(output: Path, observations: Sequence[Observation]) -> None:
+    content = observation_file(observations, compressed=output.suffix == ".gz", with_identities=False)
+    write_atomically(output, content)
 
 
 def _print_result(tables: Sequence[tuple[Path, PublishedTable]], result: AdmissionResult, format: str) -> None:
@@ -122,3 +128,33 @@ def _record(tables: Sequence[tuple[Path, PublishedTable]]) -> dict[str, object]:
             for path, table in tables
         ],
     }
+
+
+def import_dawnbench(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Checkouts of DAWNBench's entries.\nDirectories that have `ImageNet`."),
+    ],
+    output: ObservationFileOption = None,
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Store DAWNBench's published entries with their prices; entries without a result are listed with the reason.
+
+    They are records: no estimate uses them.
+    """
+    imported = read_entries(paths)
+    for skipped in imported.skipped:
+        warn(f"`{skipped.path}` was left out: {skipped.reason}")
+    for warning in imported.warnings:
+        warn(warning)
+    if output is not None:
+        _write_observations(output, imported.observations)
+        typer.echo(f"wrote {len(imported.observations)} observations to `{output}`")
+        return
+    with api.stores.open_writable_store(knowledge) as store:
+        result = api.stores.AdmittingSink(store, warn=warn).add(imported.observations)
+    repeated = f", {imported.repeated} repeat another entry" if imported.repeated else ""
+    typer.echo(
+        f"{count(len(imported.observations), 'observation')}: {result.added} added, {result.known} already stored, "
+        f"{len(result.quarantined)} quarantined, {len(imported.skipped)} left out{repeated}"
+    )

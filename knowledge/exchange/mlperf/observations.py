@@ -13,7 +13,7 @@ from knowledge.exchange.mlperf.results import INFERENCE, READER, TRAINING
 from knowledge.exchange.mlperf.summaries import InferenceResult
 from knowledge.exchange.mlperf.systems import System
 
-_UNKNOWN_DATE = "1970-01-01"
+UNKNOWN_DATE = "1970-01-01"
 """Date of results of a round whose publication is not known; some published logs count from it, too."""
 
 
@@ -74,7 +74,7 @@ def inference_observation(
         round=place.number,
         arm=0,
         reference=True,
-        started_at=f"{rules.published or _UNKNOWN_DATE}T00:00:00+00:00",
+        started_at=f"{rules.published or UNKNOWN_DATE}T00:00:00+00:00",
         status="ok",
         samples=(result.seconds,),
         loops=1,

@@ -14,6 +14,8 @@ TRAINING = "mlperf_training"
 """Name of the indicator: time to train a published model to its target quality."""
 INFERENCE = "mlperf_inference"
 """Name of the indicator: seconds per sample of a published model under LoadGen, in one of its scenarios."""
+POWER = "mlperf_power"
+"""Name of the indicator: time and power, or energy, of a published result with a power meter."""
 INDICATORS = (TRAINING, INFERENCE)
 FIGURES = ("run_seconds", "quality", "value", "mean_seconds")
 """Metrics that identify a log."""
@@ -34,11 +36,11 @@ class ImportResult:
     """Result of reading a tree.
 
     Attributes:
-        observations: One observation per training run or per valid inference result, in order of path, without equal
-            ones.
+        observations: One observation per training run, per valid inference result or per entry, in order of path,
+            without equal ones.
         skipped: Files without an observation, in order of path.
         repeated: Number of files whose observation is equal to another one of the tree: MLPerf Inference derives
-            results of one scenario from the log of another.
+            results of one scenario from the log of another, and DAWNBench renamed entries.
         warnings: What the descriptions of systems say and the program does not understand, each once.
     """
 

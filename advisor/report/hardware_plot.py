@@ -1,0 +1,134 @@
+"""Page of machines that are compared for a workload: a plot of time against cost or energy, and the table behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from advisor.api.hardware_choice import HardwareChoice, MachineChoice
+from advisor.api.options import COST, ENERGY, TIME
+from advisor.report.hardware_choice import (
+    amount_text,
+    amounts_of,
+    basis_lines,
+    energy_lines,
+    need_lines,
+    stack_text,
+    unknown_text,
+)
+from advisor.report.html import page
+from knowledge.domain.ratio import NO_GAIN, Ratio
+
+WIDTH, HEIGHT = 720.0, 420.0
+"""Size of the plot in SVG units."""
+_LEFT, _BOTTOM, _EDGE = 70.0, 50.0, 20.0
+_TICKS = (1, 2, 5)
+_SCALES = {TIME: 3600.0, ENERGY: 3.6e6}
+"""Seconds and joules of the units of the axes."""
+
+
+def hardware_choice_page(choice: HardwareChoice) -> str:
+    """Return the comparison as one HTML page."""
+    return page(
+        "hardware_choice.html",
+        title=f"machines for `{choice.workload}`",
+        choice=choice,
+        basis=list(basis_lines(choice)),
+        plot=_plot(choice),
+        columns=amounts_of(choice),
+        rows=[_row(choice, machine, number) for number, machine in enumerate(choice.ranked, 1)],
+        unknown=[(machine.name, unknown_text(choice, machine)) for machine in choice.unranked],
+        impossible=[(machine.name, machine.obstacle) for machine in choice.impossible],
+    )
+
+
+def _row(choice: HardwareChoice, machine: MachineChoice, number: int) -> dict[str, Any]:
+    return {
+        "number": number,
+        "name": machine.name,
+        "amounts": [amount_text(choice, machine, name) for name in amounts_of(choice)],
+        "notes": [*energy_lines(choice, machine), *need_lines(machine), *_stack(choice, machine)],
+        "is_dominated": choice.is_dominated(machine),
+    }
+
+
+def _stack(choice: HardwareChoice, machine: MachineChoice) -> list[str]:
+    return [stack_text(machine.stack)] if choice.has_project else []
+
+
+def _plot(choice: HardwareChoice) -> dict[str, Any] | None:
+    """Return the positions of machines by time and by cost, or without costs by energy; ``None`` with neither."""
+    for name in (COST, ENERGY):
+        machines = [m for m in choice.ranked if m.amount(name) is not None and m.seconds is not None]
+        if machines:
+            break
+    else:
+        return None
+    first = machines[0]
+    across = [_amount(choice, first, machine, TIME) for machine in machines]
+    up = [_amount(choice, first, machine, name) for machine in machines]
+    x, y = _Axis(across, _LEFT, WIDTH - _EDGE), _Axis(up, HEIGHT - _BOTTOM, _EDGE)
+    return {
+        "first": first.name,
+        "width": WIDTH,
+        "height": HEIGHT,
+        "left": _LEFT,
+        "bottom": HEIGHT - _BOTTOM,
+        "edge": _EDGE,
+        "x_label": f"time{_unit(choice, TIME)}",
+        "y_label": f"{name}{_unit(choice, name)}",
+        "x_ticks": x.ticks(),
+        "y_ticks": y.ticks(),
+        "points": [
+            {
+                "number": choice.ranked.index(machine) + 1,
+                "label": f"{machine.name}: {amount_text(choice, machine, TIME)}, {amount_text(choice, machine, name)}",
+                "is_dominated": choice.is_dominated(machine),
+                "x": x.place(one.speedup),
+                "y": y.place(two.speedup),
+                "x_range": (x.place(one.low), x.place(one.high)),
+                "y_range": (y.place(two.low), y.place(two.high)),
+            }
+            for machine, one, two in zip(machines, across, up, strict=True)
+        ],
+    }
+
+
+def _amount(choice: HardwareChoice, first: MachineChoice, machine: MachineChoice, name: str) -> Ratio:
+    """Return an amount in the unit of the axis, with the interval of its ratio to that of the first machine."""
+    ratio = choice.advantage(first, machine, name) if machine is not first else NO_GAIN
+    amount = first.amount(name)
+    assert ratio is not None
+    assert amount is not None
+    scale = amount.mean - math.log(_SCALES.get(name, 1.0)) if choice.level is not None else 0.0
+    return ratio.times(Ratio(mean=scale, variance=0.0))
+
+
+def _unit(choice: HardwareChoice, name: str) -> str:
+    if choice.level is None:
+        return " relative to the first machine"
+    return {TIME: " in hours", ENERGY: " in kWh"}.get(name, f" in {choice.prices.currency}")
+
+
+class _Axis:
+    """A logarithmic axis, from one position in the plot to another."""
+
+    def __init__(self, amounts: Sequence[Ratio], first: float, last: float) -> None:
+        self._least = math.log10(min(amount.low for amount in amounts))
+        self._most = max(math.log10(max(amount.high for amount in amounts)), self._least + 0.1)
+        self._first, self._last = first, last
+
+    def place(self, value: float) -> float:
+        """Return the position of a value."""
+        share = (math.log10(value) - self._least) / (self._most - self._least)
+        return round(self._first + share * (self._last - self._first), 1)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return positions and texts of round values."""
+        digits = range(math.floor(self._least), math.ceil(self._most) + 1)
+        values = [step * 10.0**digit for digit in digits for step in _TICKS]
+        inside = [value for value in values if self._least <= math.log10(value) <= self._most]
+        if len(inside) > 2 * len(_TICKS):
+            inside = [value for value in inside if math.isclose(math.log10(value) % 1, 0, abs_tol=1e-9)] or inside
+        return [(self.place(value), f"{value:g}") for value in inside]

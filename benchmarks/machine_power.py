@@ -1,0 +1,48 @@
+"""Holds out published machines with a power meter, and prints how well their power is predicted.
+
+    python -m benchmarks.machine_power
+
+Each group is predicted from all others. The baseline is the power limit of the accelerators alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks.machine_times import NORMAL_90
+from knowledge.estimate.machine_power import MeteredMachine, PowerModel, metered_machines
+from knowledge.evidence.power_rows import power_rows
+from knowledge.exchange.mlperf.results import POWER
+from knowledge.store.engine import open_knowledge_base
+
+GROUPS: dict[str, Callable[[MeteredMachine], object]] = {
+    "accelerator": lambda machine: machine.accelerator,
+    "submitter": lambda machine: machine.submitter,
+}
+
+
+def main() -> None:
+    """Hold out and print."""
+    with open_knowledge_base("sqlite://") as store:
+        rows = power_rows(store.observations(indicator=POWER))
+    model = PowerModel(metered_machines(rows))
+    numbers = f"{model.host:.0f} W and {model.share:.2f} x the limits"
+    print(f"{len(rows)} results of {len(model.machines)} machines: {numbers}\n")
+    print("| held out | machines | error | of the limits alone | inside 90 % |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, key in GROUPS.items():
+        pairs = list(model.held_out(key))
+        errors = np.array([machine.mean - power.mean for machine, power in pairs])
+        widths = np.array([NORMAL_90 * power.deviation for _, power in pairs])
+        limits = np.array([machine.mean - math.log(machine.rated) for machine, _ in pairs])
+        root = math.sqrt(float(np.mean(errors**2)))
+        of_limits = math.sqrt(float(np.mean(limits**2)))
+        inside = float(np.mean(np.abs(errors) < widths))
+        print(f"| {name} | {len(pairs)} | {root:.2f} | {of_limits:.2f} | {inside:.0%} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""DAWNBench's published entries as observations."""
