@@ -30,11 +30,14 @@ def main() -> None:
         rows = power_rows(store.observations(indicator=POWER))
     model = PowerModel(metered_machines(rows))
     numbers = f"{model.host:.0f} W and {model.share:.2f} x the limits"
-    print(f"{len(rows)} results of {len(model.machines)} machines: {numbers}\n")
+    machines = f"{len(model.machines)} machines, {model.untuned} of them with limits that were not lowered"
+    print(f"{len(rows)} results of {machines}: {numbers}\n")
     print("| held out | machines | error | of the limits alone | inside 90 % |")
     print("| --- | --- | --- | --- | --- |")
-    for name, key in GROUPS.items():
-        pairs = list(model.held_out(key))
+    held_out = {name: list(model.held_out(key)) for name, key in GROUPS.items()}
+    for name, every in held_out.copy().items():
+        held_out[f"{name}, limits not lowered"] = [pair for pair in every if not pair[0].is_tuned]
+    for name, pairs in held_out.items():
         errors = np.array([machine.mean - power.mean for machine, power in pairs])
         widths = np.array([NORMAL_90 * power.deviation for _, power in pairs])
         limits = np.array([machine.mean - math.log(machine.rated) for machine, _ in pairs])

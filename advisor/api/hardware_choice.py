@@ -14,7 +14,6 @@ from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
 from advisor.api.context import TargetContext, load_project, prepare_target, project_builder, select_targets
 from advisor.api.memory_check import MemoryNeed, MemoryQuestion, read_question
 from advisor.api.options import (
-    CHOICE_OBJECTIVES,
     COST,
     ENERGY,
     REDUCED_PRECISION,
@@ -58,6 +57,8 @@ from knowledge.hardware.shipped_machines import cloud_instances, shipped_machine
 from knowledge.store.state_hash import state_hash
 
 _HOUR = 3600.0
+_EQUAL = 1e-9
+"""Difference of two ratios that is an error of rounding."""
 _JOULES = 3.6e6
 """Joules of a kilowatt-hour."""
 MOST_NODES = 10_000
@@ -145,11 +146,12 @@ class MachineChoice:
         return self.model.watts * self.accelerators.count * self.nodes
 
     @property
-    def energy_bound(self) -> Ratio | None:
-        """Most that its accelerators alone can need for the items in joules; ``None`` if it is not known."""
-        if self.seconds is None or self.rated_watts is None:
-            return None
-        return self.seconds.times(_exactly(self.rated_watts))
+    def energy_bound(self) -> float | None:
+        """Most that its accelerators alone can need for the items in joules, by the upper end of the time.
+
+        ``None`` if it is not known.
+        """
+        return None if self.seconds is None or self.rated_watts is None else self.seconds.high * self.rated_watts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +171,7 @@ class HardwareChoice:
         budget: Largest cost; ``None`` for no limit.
         carbon_intensity: Grams of CO2 for a kilowatt-hour; ``None`` if the user states none.
         metered: Number of published machines that powers rest on.
+        untuned: Number of these whose limits of power were not lowered.
         has_project: Whether there is a project, whose stacks are compared.
         question: What must fit into the memory; ``None`` if no option asks for it.
     """
@@ -185,6 +188,7 @@ class HardwareChoice:
     budget: float | None = None
     carbon_intensity: float | None = None
     metered: int = 0
+    untuned: int = 0
     has_project: bool = False
     question: MemoryQuestion | None = None
 
@@ -221,14 +225,19 @@ class HardwareChoice:
         ratio = self.advantage(one, other, objective)
         return ratio is not None and ratio.low > 1
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The amounts that are compared: time, and cost if prices are known, else energy; and the objective."""
+        second = COST if any(machine.cost is not None for machine in self.ranked) else ENERGY
+        return tuple(dict.fromkeys((TIME, second, self.objective)))
+
     def is_dominated(self, machine: MachineChoice) -> bool:
-        """Whether another machine is certainly better in everything that is known of both."""
-        amounts = [name for name in CHOICE_OBJECTIVES if machine.amount(name) is not None]
-        return bool(amounts) and any(
-            all(self.is_better(other, machine, name) for name in amounts)
-            for other in self.ranked
-            if other is not machine
-        )
+        """Whether another machine is certainly better in one of :attr:`axes`, and certainly not worse in another."""
+        return any(self._dominates(other, machine) for other in self.ranked if other is not machine)
+
+    def _dominates(self, one: MachineChoice, other: MachineChoice) -> bool:
+        ratios = [ratio for name in self.axes if (ratio := self.advantage(one, other, name)) is not None]
+        return all(ratio.low > 1 - _EQUAL for ratio in ratios) and any(ratio.low > 1 + _EQUAL for ratio in ratios)
 
 
 def choose_hardware(
@@ -276,7 +285,8 @@ def choose_hardware(
     priced = [_priced(machine, choice, prices, times) for machine in machines]
     compared = _ranked(priced, workload, choice, prices, times)
     has_project = any(context is not None for context in contexts.values())
-    return replace(compared, question=question, metered=timed.metered, has_project=has_project)
+    compared = replace(compared, metered=timed.metered, untuned=timed.untuned)
+    return replace(compared, question=question, has_project=has_project)
 
 
 def _check(choice: ChoiceOptions) -> None:
@@ -554,12 +564,14 @@ class _Timed:
         reasons: For each machine why its time is not known; empty if it is known.
         powers: Power of each machine in watts, all nodes together; ``None`` if it is not known.
         metered: Number of published machines that the powers rest on.
+        untuned: Number of these whose limits of power were not lowered.
     """
 
     times: MachineTimes | None
     reasons: tuple[str, ...]
     powers: tuple[Ratio | None, ...]
     metered: int
+    untuned: int
 
 
 def _timed(
@@ -596,7 +608,13 @@ def _predicted(machines: Sequence[MachineChoice], published: _LazyTimes, tasks: 
         times = published.times.predict(sizes, tasks=tasks, regime=regime) if sizes else None
     metered = published.powers
     powers = tuple(_power(machine, metered) if metered is not None else None for machine in machines)
-    return _Timed(times=times, reasons=reasons, powers=powers, metered=len(metered.machines) if metered else 0)
+    return _Timed(
+        times=times,
+        reasons=reasons,
+        powers=powers,
+        metered=len(metered.machines) if metered else 0,
+        untuned=metered.untuned if metered else 0,
+    )
 
 
 def _power(machine: MachineChoice, powers: PowerModel) -> Ratio | None:

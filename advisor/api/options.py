@@ -541,6 +541,28 @@ def read_number(text: str) -> float:
 _FACTORS = {"k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 
+MOST_GRAMS = 1e4
+"""Largest carbon intensity of electricity in grams for a kWh: beyond any power station. The bound is a judgement."""
+
+
+def read_intensity(text: str) -> float:
+    """Read a carbon intensity in grams for a kWh, from 0 to :data:`MOST_GRAMS`.
+
+    Raises:
+        InputError: If it is not one.
+    """
+    try:
+        grams = float(text)
+    except ValueError:
+        grams = math.nan
+    if not 1e-3 <= grams <= MOST_GRAMS:
+        raise InputError(
+            f"`--carbon-intensity {text}` is not a number of grams from 0.001 to {MOST_GRAMS:g}",
+            hint="write grams for a kWh, such as `380`",
+        )
+    return grams
+
+
 def read_date(text: str) -> date:
     """Read a date such as ``2026-11-29``.
 
@@ -636,7 +658,7 @@ class ChoiceOptions:
         _objective(
             "--carbon-intensity",
             metavar="GRAMS",
-            parse=read_number,
+            parse=read_intensity,
             help="Grams of CO2 for a kWh of your electricity.\nThe report states the grams of each machine then.",
         ),
     ] = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from advisor.api.hardware_choice import HardwareChoice, MachineChoice, StackOnMachine
@@ -23,6 +25,7 @@ _GRAMS = ((1.0, "g"), (1e3, "kg"), (1e6, "t"))
 _NO_PROJECT = "not compared: the directory has no file with requirements; `--requirements FILE` names one"
 _UNCLEAR = "~"
 """Mark of a machine that is not certainly worse than the first one."""
+UNCLEAR_NOTE = f"{_UNCLEAR} not certainly worse than the first: the interval of their ratio contains 1"
 
 
 def hardware_choice_text(choice: HardwareChoice, layout: Layout | None = None) -> str:
@@ -31,18 +34,78 @@ def hardware_choice_text(choice: HardwareChoice, layout: Layout | None = None) -
 
 
 def _blocks(choice: HardwareChoice) -> Iterator[Block]:
-    stacks = {machine.stack for machine in (*choice.ranked, *choice.unranked)}
-    common = next(iter(stacks)) if len(stacks) == 1 else ()
-    yield [
-        *labelled("workload", [f"{choice.workload}: {_work(choice)}"]),
-        *labelled("basis", list(basis_lines(choice))),
-        *labelled("prices", list(_prices(choice))),
-        *labelled("memory", list(_memory(choice))),
-        *labelled("stack", [] if len(stacks) != 1 else [stack_text(common) if choice.has_project else _NO_PROJECT]),
+    yield [line for label, lines in facts_of(choice) for line in labelled(label, lines)]
+    rows: list[TextRow | str] = [
+        TextRow(cells=(row.place, row.machine.name, *row.amounts), notes=row.notes) for row in ranked_rows(choice)
     ]
-    yield _ranking(choice, with_stack=len(stacks) > 1)
+    if any(row.is_unclear for row in ranked_rows(choice)):
+        rows.append(UNCLEAR_NOTE)
+    yield labelled(f"by {choice.objective}", rows)
     yield labelled("not known", [(machine.name, unknown_text(choice, machine)) for machine in choice.unranked])
     yield labelled("excluded", [(machine.name, machine.obstacle) for machine in choice.impossible])
+
+
+def facts_of(choice: HardwareChoice) -> list[tuple[str, list[str]]]:
+    """Return what is true of all machines: what is computed, what the figures rest on, prices, memory and stack."""
+    common = _common_stack(choice)
+    stack = [] if common is None else [stack_text(common) if choice.has_project else _NO_PROJECT]
+    return [
+        ("workload", [f"{choice.workload}: {_work(choice)}"]),
+        ("basis", list(_basis(choice))),
+        ("prices", list(_prices(choice))),
+        ("memory", list(_memory(choice))),
+        ("stack", stack),
+    ]
+
+
+def _common_stack(choice: HardwareChoice) -> tuple[StackOnMachine, ...] | None:
+    """Return the stack of all machines; ``None`` if they differ."""
+    stacks = {machine.stack for machine in (*choice.ranked, *choice.unranked)}
+    return next(iter(stacks)) if len(stacks) == 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedRow:
+    """A ranked machine as a row of a table.
+
+    Attributes:
+        machine: The machine.
+        place: Its place, with a mark if it is not certainly worse than the first one.
+        is_unclear: Whether it has the mark.
+        amounts: Its amounts with their intervals and units, that of the objective first.
+        notes: What else is said about it.
+    """
+
+    machine: MachineChoice
+    place: str
+    is_unclear: bool
+    amounts: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def ranked_rows(choice: HardwareChoice) -> list[RankedRow]:
+    """Return the ranked machines as rows."""
+    with_stack = _common_stack(choice) is None
+    rows = []
+    for number, machine in enumerate(choice.ranked, 1):
+        is_unclear = number > 1 and not choice.is_better(choice.ranked[0], machine)
+        region = machine.price.region if machine.price is not None and len(_regions(choice)) > 1 else ""
+        notes = [
+            f"{_device(machine)}{f'; {region}' if region else ''}",
+            *_energies(choice, machine),
+            *([stack_text(machine.stack)] if with_stack else []),
+            *_needs(machine),
+        ]
+        rows.append(
+            RankedRow(
+                machine=machine,
+                place=f"{number}{_UNCLEAR if is_unclear else ''}",
+                is_unclear=is_unclear,
+                amounts=tuple(amount_text(choice, machine, name) for name in amounts_of(choice)),
+                notes=tuple(notes),
+            )
+        )
+    return rows
 
 
 def _work(choice: HardwareChoice) -> str:
@@ -58,7 +121,7 @@ def _work(choice: HardwareChoice) -> str:
     return f"{items} {level.unit} of {level.task}, {level.mode}"
 
 
-def basis_lines(choice: HardwareChoice) -> Iterator[str]:
+def _basis(choice: HardwareChoice) -> Iterator[str]:
     """Yield what the predictions rest on."""
     times = choice.times
     if times is None:
@@ -67,7 +130,11 @@ def basis_lines(choice: HardwareChoice) -> Iterator[str]:
     if times.level is not None:
         yield _level(times.level)
     if choice.metered and any(machine.energy is not None for machine in choice.ranked):
-        yield f"power at the wall, idle included: {count(choice.metered, 'metered machine')} of MLPerf"
+        rest = choice.metered - choice.untuned
+        metered = f"{count(choice.metered, 'metered machine')} of MLPerf, {rest} of them with lowered limits of power"
+        yield f"power at the wall, idle included: {metered}"
+    elif choice.carbon_intensity is not None:
+        yield "CO2 not known: the energy of an item is not"
 
 
 def _level(level: ReferenceTime) -> str:
@@ -101,7 +168,7 @@ def _memory(choice: HardwareChoice) -> Iterator[str]:
     yield from dict.fromkeys(f"{memory_interval(use)}: {parts_text(use)}" for use in uses)
 
 
-def need_lines(machine: MachineChoice) -> Iterator[str]:
+def _needs(machine: MachineChoice) -> Iterator[str]:
     """Yield whether a model fits into the memory, if that is asked."""
     need = machine.need
     if need is None:
@@ -112,25 +179,6 @@ def need_lines(machine: MachineChoice) -> Iterator[str]:
 
 def _regions(choice: HardwareChoice) -> list[str]:
     return sorted({machine.price.region for machine in choice.ranked if machine.price is not None} - {""})
-
-
-def _ranking(choice: HardwareChoice, *, with_stack: bool) -> Block:
-    rows: list[TextRow | str] = []
-    for number, machine in enumerate(choice.ranked, 1):
-        unclear = number > 1 and not choice.is_better(choice.ranked[0], machine)
-        amounts = [amount_text(choice, machine, name) for name in amounts_of(choice)]
-        region = machine.price.region if machine.price is not None and len(_regions(choice)) > 1 else ""
-        notes = [
-            f"{_device(machine)}{f'; {region}' if region else ''}",
-            *energy_lines(choice, machine),
-            *([stack_text(machine.stack)] if with_stack else []),
-            *need_lines(machine),
-        ]
-        cells = (f"{number}{_UNCLEAR if unclear else ''}", machine.name, *amounts)
-        rows.append(TextRow(cells=cells, notes=tuple(notes)))
-    if any(not choice.is_better(choice.ranked[0], machine) for machine in choice.ranked[1:]):
-        rows.append(f"{_UNCLEAR} not certainly worse than the first: the interval of their ratio contains 1")
-    return labelled(f"by {choice.objective}", rows)
 
 
 def amounts_of(choice: HardwareChoice) -> list[str]:
@@ -163,19 +211,16 @@ def with_unit(amount: Ratio, units: Sequence[tuple[float, str]], most: float = 1
     """
     factor, unit = next(((f, u) for f, u in units if amount.speedup / f < most), units[-1])
     mean, low, high = (_digits(value / factor) for value in (amount.speedup, amount.low, amount.high))
-    return f"{mean} {unit} [{low}, {high}]"
+    return f"{mean} {unit} [{low}, {high}]" if amount.variance else f"{mean} {unit}"
 
 
-def energy_lines(choice: HardwareChoice, machine: MachineChoice) -> Iterator[str]:
+def _energies(choice: HardwareChoice, machine: MachineChoice) -> Iterator[str]:
     """Yield the energy of the items, if it is not shown next to the time, and what it emits."""
     if choice.level is None or machine.seconds is None:
         return
     energy = machine.energy
     if energy is None:
-        bound = machine.energy_bound
-        if bound is not None:
-            text = with_unit(bound, _WATT_HOURS)
-            yield f"power not known; its accelerators alone take at most {text} (rated power)"
+        yield from _bound(machine)
         return
     if choice.objective != ENERGY:
         yield with_unit(energy, _WATT_HOURS)
@@ -197,7 +242,8 @@ def _device(machine: MachineChoice) -> str:
     rows = count(machine.rows, "published time") if machine.rows else "no published time: from its rates"
     if gpus is None:
         return machine.hardware.cpu.model or machine.hardware.cpu.microarchitecture
-    return f"{nodes}{gpus.count} x {gpus.model}, {memory_text(gpus.memory_bytes)}; {rows}"
+    memory = f", {memory_text(gpus.memory_bytes)}" if gpus.memory_bytes else ""
+    return f"{nodes}{gpus.count} x {gpus.model}{memory}; {rows}"
 
 
 def stack_text(stack: Iterable[StackOnMachine]) -> str:
@@ -213,12 +259,13 @@ def _framework(one: StackOnMachine) -> str:
 
 def unknown_text(choice: HardwareChoice, machine: MachineChoice) -> str:
     """Return why a machine has no place in the ranking, with its time if only the price is missing."""
-    need = "".join(f"; {line}" for line in need_lines(machine))
+    need = "".join(f"; {line}" for line in _needs(machine))
     if machine.unknown or machine.seconds is None:
         return (machine.unknown or "its time is not known") + need
     time = f"; {with_unit(machine.seconds, _UNITS, _MOST_OF_UNIT)}" if choice.level is not None else ""
     if choice.objective == ENERGY:
-        return f"its power is not known: nobody published one of a machine like it{time}{need}"
+        bound = "".join(f"; {line}" for line in _bound(machine)) if choice.level is not None else ""
+        return (bound.removeprefix("; ") or "power not known") + time + need
     return f"its price is not known{time}{need}"
 
 
@@ -251,6 +298,7 @@ def hardware_choice_document(choice: HardwareChoice) -> dict[str, Any]:
         "budget": choice.budget,
         "carbon_intensity": choice.carbon_intensity,
         "metered_machines": choice.metered,
+        "metered_as_sold": choice.untuned,
         "ranked": [_machine_record(choice, machine) for machine in choice.ranked],
         "not_known": [{**_machine_record(choice, m), "reason": unknown_text(choice, m)} for m in choice.unranked],
         "excluded": [{**_machine_record(choice, m), "reason": m.obstacle} for m in choice.impossible],
@@ -308,6 +356,7 @@ def _machine_record(choice: HardwareChoice, machine: MachineChoice) -> dict[str,
         "joules": _interval(machine.energy if choice.level is not None else None),
         "watts": _interval(machine.power),
         "rated_watts": machine.rated_watts,
+        "most_joules_of_accelerators": machine.energy_bound if choice.level is not None else None,
         "grams_co2": _interval(_emissions(choice, machine)),
         "times_of_first": _interval(choice.advantage(first, machine, TIME)),
         "costs_of_first": _interval(choice.advantage(first, machine, COST)),
@@ -325,6 +374,14 @@ def _machine_record(choice: HardwareChoice, machine: MachineChoice) -> dict[str,
         "is_dominated": choice.is_dominated(machine),
         **({"memory_need": _need_record(machine.need)} if machine.need is not None else {}),
     }
+
+
+def _bound(machine: MachineChoice) -> Iterator[str]:
+    """Yield the most energy that the accelerators alone need, by their rated power."""
+    if machine.energy_bound is not None:
+        most = Ratio(mean=math.log(machine.energy_bound), variance=0.0)
+        text = with_unit(most, _WATT_HOURS)
+        yield f"power not known; its accelerators alone need at most {text} by their rated power"
 
 
 def _emissions(choice: HardwareChoice, machine: MachineChoice) -> Ratio | None:

@@ -7,16 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from advisor.api.hardware_choice import HardwareChoice, MachineChoice
-from advisor.api.options import COST, ENERGY, TIME
-from advisor.report.hardware_choice import (
-    amount_text,
-    amounts_of,
-    basis_lines,
-    energy_lines,
-    need_lines,
-    stack_text,
-    unknown_text,
-)
+from advisor.api.options import ENERGY, TIME
+from advisor.report.hardware_choice import UNCLEAR_NOTE, amount_text, amounts_of, facts_of, ranked_rows, unknown_text
 from advisor.report.html import page
 from knowledge.domain.ratio import NO_GAIN, Ratio
 
@@ -34,36 +26,21 @@ def hardware_choice_page(choice: HardwareChoice) -> str:
         "hardware_choice.html",
         title=f"machines for `{choice.workload}`",
         choice=choice,
-        basis=list(basis_lines(choice)),
+        facts=facts_of(choice),
         plot=_plot(choice),
         columns=amounts_of(choice),
-        rows=[_row(choice, machine, number) for number, machine in enumerate(choice.ranked, 1)],
+        rows=[(row, choice.is_dominated(row.machine)) for row in ranked_rows(choice)],
+        unclear=UNCLEAR_NOTE,
         unknown=[(machine.name, unknown_text(choice, machine)) for machine in choice.unranked],
         impossible=[(machine.name, machine.obstacle) for machine in choice.impossible],
     )
 
 
-def _row(choice: HardwareChoice, machine: MachineChoice, number: int) -> dict[str, Any]:
-    return {
-        "number": number,
-        "name": machine.name,
-        "amounts": [amount_text(choice, machine, name) for name in amounts_of(choice)],
-        "notes": [*energy_lines(choice, machine), *need_lines(machine), *_stack(choice, machine)],
-        "is_dominated": choice.is_dominated(machine),
-    }
-
-
-def _stack(choice: HardwareChoice, machine: MachineChoice) -> list[str]:
-    return [stack_text(machine.stack)] if choice.has_project else []
-
-
 def _plot(choice: HardwareChoice) -> dict[str, Any] | None:
     """Return the positions of machines by time and by cost, or without costs by energy; ``None`` with neither."""
-    for name in (COST, ENERGY):
-        machines = [m for m in choice.ranked if m.amount(name) is not None and m.seconds is not None]
-        if machines:
-            break
-    else:
+    name = choice.axes[1]
+    machines = [m for m in choice.ranked if m.amount(name) is not None and m.seconds is not None]
+    if not machines:
         return None
     first = machines[0]
     across = [_amount(choice, first, machine, TIME) for machine in machines]

@@ -122,12 +122,13 @@ def test_a_machine_without_published_power_has_an_upper_bound_only(advisor: Advi
     report = advisor("hardware", "choose", *options, cwd=project)
     document = choose(advisor, project, *options[:4], "--objective", "energy")
 
-    assert "power not known; its accelerators alone take at most" in " ".join(report.stdout.split())
+    assert "power not known; its accelerators alone need at most" in " ".join(report.stdout.split())
     assert [machine["name"] for machine in document["ranked"]] == ["h100"]
     [orin] = document["not_known"]
     assert (orin["joules"], orin["rated_watts"]) == (None, 60)
     assert orin["seconds"] is not None
-    assert "its power is not known" in orin["reason"]
+    assert orin["most_joules_of_accelerators"] == pytest.approx(orin["seconds"]["high"] * 60, rel=1e-4)
+    assert "power not known; its accelerators alone need at most" in orin["reason"]
 
 
 def test_the_page_shows_each_machine_in_a_plot(advisor: Advisor, project: Path) -> None:
@@ -142,6 +143,19 @@ def test_the_page_shows_each_machine_in_a_plot(advisor: Advisor, project: Path) 
     assert "cost in USD against time in hours" in result.stdout
     assert "c6i.xlarge" in result.stdout
     assert "http" not in result.stdout.split("</svg>")[0].split("<svg")[1]
+
+
+def test_a_machine_is_dominated_by_one_that_is_certainly_better(advisor: Advisor, project: Path) -> None:
+    """A machine of equal speed that costs more, and one that is slower and costs more, are dominated."""
+    (project / "more.yaml").write_text(
+        PRICES.replace(
+            "g5.xlarge: {on-demand: 1.006}", "g5.xlarge: {on-demand: 1.006}\n  g5.4xlarge: {on-demand: 1.624}"
+        )
+    )
+    document = choose(advisor, project, "--prices", "more.yaml")
+
+    dominated = {machine["name"]: machine["is_dominated"] for machine in document["ranked"]}
+    assert dominated == {"g5.xlarge": False, "g5.4xlarge": True, "p4d.24xlarge": False, "p3.2xlarge": True}
 
 
 def test_a_machine_beyond_the_budget_is_excluded(advisor: Advisor, project: Path) -> None:
@@ -323,7 +337,7 @@ def test_a_workload_without_a_training_to_a_quality_is_one_error(advisor: Adviso
     [
         (["--budget", "3"], "`--budget` needs prices"),
         (["--objective", "speed"], "there is no objective `speed`"),
-        (["--carbon-intensity", "-3"], "`-3` is not a positive number"),
+        (["--carbon-intensity", "380g"], "`--carbon-intensity 380g` is not a number of grams"),
         (["--items", "-1"], "`-1` is not a positive number"),
         (["--items", "1e300"], "`1e300` is not a number of items"),
         (["--nodes", "1" + "0" * 400], "`--nodes 1"),
