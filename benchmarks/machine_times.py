@@ -252,10 +252,10 @@ def held_out_times(rows: Sequence[AcceleratorRow]) -> tuple[list[Time], int]:
                 continue
             result = published.times([machine_of(row) for row in listed], tasks=[task], regime=MLPERF)
             work = statistics.median(math.log(row.seconds) + peak_rate(row) for row in others)
-            seen = {row.accelerator for row in others}
+            models = {row.accelerator for row in others}
             for place, row in enumerate(listed):
                 item = result.item(place)
-                times.append(Time(row, row.accelerator in seen, item.mean, item.deviation, work - peak_rate(row)))
+                times.append(Time(row, row.accelerator in models, item.mean, item.deviation, work - peak_rate(row)))
     return times, alone
 
 

@@ -5,7 +5,8 @@
 The peaks are in `memory_peaks.json`. What the allocator reserves, and the spread, come from those of transformers; each
 publisher is predicted with constants from all others. How much image models keep comes from the tables of timm: its
 `benchmark.py` reduces the batch until a step fits into the memory, so a smaller batch than the first one says that this
-batch fitted, and that the next larger one did not. Peaks of image models are then predicted, and change no constant.
+batch fitted, and that the next larger one did not. Peaks of image models, and those of training that is divided over
+accelerators, are then predicted. They change no constant, except that the latter have a spread of their own.
 """
 
 from __future__ import annotations
@@ -155,18 +156,28 @@ def next_batch(batch: int) -> int:
 
 
 def fitted(peaks: Sequence[Peak]) -> MemoryModel:
-    """Return the constants from some peaks of transformers, and from all models of timm."""
-    transformers = [peak for peak in peaks if isinstance(peak.shape, TransformerShape)]
+    """Return the constants from some peaks of transformers on one accelerator, and from all models of timm."""
+    transformers = [peak for peak in peaks if isinstance(peak.shape, TransformerShape) and peak.run.shares == 1]
     errors = []
     for publisher, own in _by_publisher(transformers).items():
         model = _with_reserve([peak for peak in transformers if peak.publisher != publisher])
         errors.append(statistics.fmean(peak.error(model) ** 2 for peak in own))
-    spread = math.sqrt(statistics.fmean(errors))
-    # Few publishers: their spread is uncertain, too.
-    wider = float(student.ppf((1 + CONFIDENCE) / 2, len(errors) - 1)) / NORMAL_QUANTILE
-    model = replace(_with_reserve(transformers), spread=round(spread * wider, 3))
+    model = replace(_with_reserve(transformers), spread=_spread(errors))
+    divided = _by_publisher(peak for peak in peaks if peak.run.shares > 1).values()
+    model = replace(
+        model, divided_spread=_spread([statistics.fmean(peak.error(model) ** 2 for peak in own) for own in divided])
+    )
     training, inference = (_factors(model, is_training=is_training) for is_training in (True, False))
     return replace(model, image_training=_center(training), image_inference=_center(inference))
+
+
+def _spread(squares: Sequence[float]) -> float:
+    """Return the standard deviation from the mean squares of the errors of each publisher.
+
+    Few publishers: their spread is uncertain, too.
+    """
+    wider = float(student.ppf((1 + CONFIDENCE) / 2, len(squares) - 1)) / NORMAL_QUANTILE
+    return round(math.sqrt(statistics.fmean(squares)) * wider, 3)
 
 
 def _with_reserve(peaks: Iterable[Peak]) -> MemoryModel:
@@ -238,7 +249,7 @@ def decisions(*, is_training: bool) -> Mapping[str, tuple[int, int]]:
 def main() -> None:
     """Hold out and print."""
     model = fitted(read_peaks())
-    print(f"reserve {model.reserve:.2f}, spread {model.spread:.3f}")
+    print(f"reserve {model.reserve:.2f}, spread {model.spread:.3f}, divided {model.divided_spread:.3f}")
     print(f"image models: training {model.image_training}, inference {model.image_inference}\n")
     print("| held out | peaks | publishers | bias | error | inside 90 % |")
     print("| --- | --- | --- | --- | --- | --- |")

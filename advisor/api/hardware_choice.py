@@ -541,7 +541,7 @@ def _machine(
 
 def _with_need(machine: MachineChoice, question: MemoryQuestion) -> MachineChoice:
     """Return a machine with what the model needs of its memory, and with an obstacle if it does not fit."""
-    need = question.need(machine.accelerators, machine.nodes)
+    need = question.need(machine.hardware.accelerators, machine.nodes)
     return replace(machine, need=need, obstacle=machine.obstacle or (need.obstacle if need else ""))
 
 

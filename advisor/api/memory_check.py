@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.api.options import MemoryOptions
@@ -24,7 +24,7 @@ from knowledge.estimate.workloads import Workload
 
 _TRAINING = ("training", "backward")
 """Values of the parameters `mode` and `direction` of parts of a workload that trains."""
-_UNCHECKED = "the memory that a model needs is checked only for accelerators"
+_UNCHECKED = "the memory that a model needs is checked only for machines with accelerators of one kind"
 _MODEL = MemoryModel()
 
 
@@ -35,36 +35,49 @@ class MemoryQuestion:
     Attributes:
         shape: The model; ``None`` if it is not known.
         run: What one of several accelerators computes in a step.
+        is_sharded: Whether weights and states are divided among accelerators.
+        is_other: Whether it is another model than that of the workload, which the times are of.
         unknown: Why the model is not known; empty if it is known.
     """
 
     shape: ModelShape | None
     run: ModelRun
+    is_other: bool = False
+    is_sharded: bool = False
     unknown: str = ""
 
-    def need(self, accelerators: Accelerator | None, nodes: int) -> MemoryNeed | None:
+    def need(self, listed: Sequence[Accelerator], nodes: int) -> MemoryNeed | None:
         """Return what each accelerator of a machine needs; ``None`` if the model is not known.
 
         Args:
-            accelerators: The accelerators of the machine; ``None`` if it has none.
+            listed: The accelerators of the machine by kind; empty if it has none.
             nodes: Number of machines that work together.
         """
         if self.shape is None:
             return None
-        if accelerators is None:
+        if len(listed) != 1:
             return MemoryNeed(question=self, unknown=_UNCHECKED)
+        accelerators = listed[0]
         memory = accelerators.memory_bytes
         if memory is None:
             return MemoryNeed(question=self, unknown="its memory is not known")
         # Together, accelerators exchange the gradients, which then stay where they are.
-        run = replace(self.run, keeps_gradients=accelerators.count * nodes > 1)
+        number = accelerators.count * nodes
+        shares = number if self.run.is_training else accelerators.count
+        whole = replace(self.run, keeps_gradients=number > 1, has_buckets=number > 1)
+        divided = replace(whole, shares=shares)
+        run = divided if self.is_sharded else whole
         use = _MODEL.use(self.shape, run)
+        fits = use.fits(memory)
+        would_fit = fits is False and _MODEL.use(self.shape, divided).fits(memory) is not False
         return MemoryNeed(
             question=self,
             use=use,
-            fits=use.fits(memory),
+            fits=fits,
             memory=memory,
+            shares=run.shares,
             largest_batch=_MODEL.largest_batch(self.shape, run, memory),
+            useful_shares=shares if would_fit else 1,
         )
 
 
@@ -77,6 +90,9 @@ class MemoryNeed:
         use: What it needs; ``None`` if that is not known.
         fits: Whether it fits; ``None`` if that is uncertain.
         memory: Bytes of memory of an accelerator.
+        shares: Number of accelerators that weights and states are divided among.
+        useful_shares: Number of accelerators that the model may fit into if it is divided among them, although it does
+            not fit as it is; 1 if that does not help.
         largest_batch: Largest batch that certainly fits; 0 if none does.
         unknown: Why it is not known; empty if it is.
     """
@@ -85,6 +101,8 @@ class MemoryNeed:
     use: MemoryUse | None = None
     fits: bool | None = None
     memory: int = 0
+    shares: int = 1
+    useful_shares: int = 1
     largest_batch: int = 0
     unknown: str = ""
 
@@ -94,10 +112,16 @@ class MemoryNeed:
         if self.use is None or self.fits is not False:
             return ""
         run = self.question.run
+        hint = f"; `--sharded` divides it among {self.useful_shares:,} accelerators" if self.useful_shares > 1 else ""
         return (
-            f"needs {memory_interval(self.use)} of memory in {run.precision} with batch {run.batch:,}; "
-            f"it has {memory_text(self.memory)}; {self.largest_text}"
+            f"needs {memory_interval(self.use)} of memory in {run.precision} with batch {run.batch:,}{self.place}; "
+            f"it has {memory_text(self.memory)}; {self.largest_text}{hint}"
         )
+
+    @property
+    def place(self) -> str:
+        """On how many accelerators the model is, in words; empty if each one has the whole model."""
+        return f" on each accelerator, divided among {self.shares:,}" if self.shares > 1 else ""
 
     @property
     def largest_text(self) -> str:
@@ -109,7 +133,7 @@ class MemoryNeed:
 
 def memory_interval(use: MemoryUse) -> str:
     """Return how much is needed, with its interval: ``41 GiB [35, 48]``."""
-    mean, low, high = (f"{value / 2**30:.3g}" for value in (use.ratio.speedup, use.ratio.low, use.ratio.high))
+    mean, low, high = (f"{value / 2**30:.3g}" for value in (use.ratio.speedup, use.low, use.ratio.high))
     return f"{mean} GiB [{low}, {high}]"
 
 
@@ -157,7 +181,8 @@ def read_question(options: MemoryOptions, workload: Workload, *, is_reduced: boo
             f"the program does not know one model of workload `{workload.name}`; name it with `--model`: "
             f"a `config.json`, `timm/NAME` or {quoted(shipped_names(), 3)}"
         )
-    return MemoryQuestion(shape=shape, run=run, unknown=unknown)
+    is_other = shape is not None and shape != shape_of_workload(workload)
+    return MemoryQuestion(shape=shape, run=run, is_other=is_other, is_sharded=options.sharded, unknown=unknown)
 
 
 def _dependent(options: MemoryOptions) -> Iterator[str]:
@@ -166,6 +191,7 @@ def _dependent(options: MemoryOptions) -> Iterator[str]:
         "--length": options.length is not None,
         "--optimizer": options.optimizer is not None,
         "--checkpointing": options.checkpointing,
+        "--sharded": options.sharded,
     }
     return (flag for flag, is_given in flags.items() if is_given)
 
@@ -215,4 +241,6 @@ def question_text(question: MemoryQuestion) -> str:
     words.append(run.precision)
     if run.is_training:
         words.append(f"{run.optimizer}{', checkpointing' if run.is_checkpointed else ''}")
-    return f"{', '.join(words)}; on each accelerator"
+    divided = ", weights and states divided" if question.is_sharded else ""
+    other = "; the times are those of the workload, not of this model" if question.is_other else ""
+    return f"{', '.join(words)}; on each accelerator{divided}{other}"

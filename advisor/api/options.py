@@ -724,6 +724,15 @@ class MemoryOptions:
     checkpointing: Annotated[
         bool, _memory("--checkpointing", help="Compute each layer again in the backward pass.")
     ] = False
+    sharded: Annotated[
+        bool,
+        _memory(
+            "--sharded",
+            help="Weights, gradients and the state of the optimizer are divided among all accelerators.\n"
+            "As FSDP's FULL_SHARD and ZeRO stage 3 do it. In inference, weights and cache are divided among the "
+            "accelerators of each machine (tensor parallelism).",
+        ),
+    ] = False
 
 
 Project = ProjectFiles | Path | str

@@ -164,8 +164,8 @@ def _memory(choice: HardwareChoice) -> Iterator[str]:
         return
     yield question_text(choice.question)
     needs = [machine.need for machine in (*choice.ranked, *choice.unranked, *choice.impossible)]
-    uses = [need.use for need in needs if need is not None and need.use is not None]
-    yield from dict.fromkeys(f"{memory_interval(use)}: {parts_text(use)}" for use in uses)
+    uses = [(need.use, need.place) for need in needs if need is not None and need.use is not None]
+    yield from dict.fromkeys(f"{memory_interval(use)}{place}: {parts_text(use)}" for use, place in uses)
 
 
 def _needs(machine: MachineChoice) -> Iterator[str]:
@@ -174,7 +174,7 @@ def _needs(machine: MachineChoice) -> Iterator[str]:
     if need is None:
         return
     verdict = "the model fits" if need.fits else "the model may not fit"
-    yield need.unknown or f"{verdict}; {need.largest_text}"
+    yield need.unknown or f"{verdict}{need.place}; {need.largest_text}"
 
 
 def _regions(choice: HardwareChoice) -> list[str]:
@@ -320,14 +320,16 @@ def _question_record(question: MemoryQuestion) -> dict[str, Any]:
         "precision": run.precision,
         "optimizer": run.optimizer if run.is_training else None,
         "checkpointing": run.is_checkpointed,
+        "sharded": question.is_sharded,
     }
 
 
 def _need_record(need: MemoryNeed) -> dict[str, Any]:
     return {
-        "bytes": _interval(need.use.ratio if need.use is not None else None),
+        "bytes": {**(_interval(need.use.ratio) or {}), "low": round(need.use.low)} if need.use is not None else None,
         "parts": {name: round(size) for name, size in need.use.parts.items()} if need.use is not None else None,
         "fits": need.fits,
+        "divided_among": need.shares if need.use is not None else None,
         "largest_batch": need.largest_batch if need.use is not None else None,
         "not_known": need.unknown or None,
     }

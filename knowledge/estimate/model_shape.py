@@ -50,6 +50,7 @@ class TransformerShape:
         length: Tokens of an item; 0 if the user chooses it.
         most_positions: Largest length; 0 if the positions do not limit it.
         parameters: Number of parameters.
+        layer_parameters: Those of a layer.
         source: Address that states the shape; empty for a file.
     """
 
@@ -71,6 +72,7 @@ class TransformerShape:
     length: int
     most_positions: int
     parameters: int
+    layer_parameters: int
     source: str = ""
 
 
@@ -173,6 +175,8 @@ def read_shape(path: Path) -> TransformerShape:
         InputError: If the file cannot be read, is too large, or is not that of a model whose type is known.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"the model `{path}` is not a file")
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"the model file `{path}` is larger than {MOST_BYTES // 2**20} MiB")
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -224,8 +228,10 @@ class _Reader:
         """Return the shape, with the number of parameters."""
         family, is_image = self._family, self._kind == "vit"
         hidden, heads, layers = self._number("hidden"), self._number("heads"), self._number("layers")
-        if "head_dim" not in self._config and hidden % heads:
+        if self._config.get("head_dim") is None and hidden % heads:
             raise InputError(f"the model `{self._name}` has a width of {hidden} that {heads} heads do not divide")
+        if self._number("word_embed_proj_dim", hidden) != hidden:
+            raise InputError(f"the model `{self._name}` has embeddings of another width than its layers: not known")
         experts = self._number("num_local_experts", 8) if self._kind == "mixtral" else 1
         active = self._number("num_experts_per_tok", 2) if experts > 1 else 1
         if active > experts:
@@ -251,30 +257,42 @@ class _Reader:
             length=self._patches() + 1 if is_image else length,
             most_positions=positions,
             parameters=0,
+            layer_parameters=0,
             source=source,
         )
         if heads % shape.kv_heads:
             raise InputError(f"the model `{self._name}` has {heads} heads, and {shape.kv_heads} of keys and values")
         record = {field: getattr(shape, field) for field in TransformerShape.__slots__}
-        return TransformerShape(**{**record, "parameters": self._parameters(shape)})
+        layer = self._layer_parameters(shape)
+        ends = self._parameters_of_ends(shape)
+        return TransformerShape(**{**record, "parameters": layers * layer + ends, "layer_parameters": layer})
 
-    def _parameters(self, shape: TransformerShape) -> int:
-        """Return the number of parameters."""
+    def _norm(self, shape: TransformerShape) -> int:
+        """Return the parameters of a norm."""
+        return shape.hidden * (1 if self._family.has_rms_norm else 2)
+
+    def _layer_parameters(self, shape: TransformerShape) -> int:
+        """Return the number of parameters of a layer."""
         family, hidden = self._family, shape.hidden
-        norm = hidden * (1 if family.has_rms_norm else 2)
         queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
         biases = self._biases()
         inner = 2 if family.is_gated else 1
         network = (inner + 1) * hidden * shape.ffn + ("f" in biases) * (inner * shape.ffn + hidden)
-        layer = 2 * hidden * (queries + keys) + family.norms * norm
+        layer = 2 * hidden * (queries + keys) + family.norms * self._norm(shape)
         layer += ("q" in biases) * (queries + 2 * keys) + ("o" in biases) * hidden
         layer += shape.experts * network + (hidden * shape.experts if shape.experts > 1 else 0)
-        layer += 2 * shape.head_width * family.has_head_norms
-        total = shape.layers * layer + family.final_norm * norm
+        return layer + 2 * shape.head_width * family.has_head_norms
+
+    def _parameters_of_ends(self, shape: TransformerShape) -> int:
+        """Return the number of parameters outside of the layers: embeddings, last norm and head."""
+        family, hidden, norm = self._family, shape.hidden, self._norm(shape)
+        total = family.final_norm * norm
         total += (shape.most_positions + family.more_positions * family.has_positions) * hidden
         if self._kind == "vit":
             return total + self._ends_of_images(hidden)
         is_tied = self._config.get("tie_word_embeddings", family.is_tied)
+        if not isinstance(is_tied, bool):
+            raise InputError(f"the model `{self._name}` has a wrong field `tie_word_embeddings`: it is true or false")
         total += shape.vocabulary * hidden * (1 if is_tied else 2) + shape.vocabulary * family.has_output_bias
         if family.is_encoder:
             segments = self._number("type_vocab_size", 2)

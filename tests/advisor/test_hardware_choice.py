@@ -211,6 +211,36 @@ def test_a_model_that_does_not_fit_excludes_a_machine(advisor: Advisor, project:
     assert fits == {"p4d.24xlarge": True, "g5.xlarge": None, "c6i.xlarge": None}
 
 
+def test_a_divided_model_fits_into_machines_that_are_too_small_for_it(advisor: Advisor, project: Path) -> None:
+    options = ["--model", "llama3-8b", "--length", "4096", "--checkpointing", "--allow", "reduced-precision"]
+
+    whole = choose(advisor, project, *named(), *options, workload="bert-training")
+    divided = choose(advisor, project, *named(), *options, "--sharded", workload="bert-training")
+    four = choose(advisor, project, *named(), *options, "--sharded", "--nodes", "4", workload="bert-training")
+
+    reasons = {machine["name"]: machine["reason"] for machine in whole["excluded"]}
+    assert reasons["p4d.24xlarge"].endswith("; `--sharded` divides it among 8 accelerators")
+    # One accelerator is too small, and eight of 16 GiB are too small as well.
+    assert not any("--sharded" in reasons[name] for name in ("p3.2xlarge", "p3.16xlarge", "g5.xlarge"))
+    assert divided["memory"]["sharded"]
+    for document, number, fits in ((divided, 8, None), (four, 32, True)):
+        needs = {machine["name"]: machine["memory_need"] for machine in document["ranked"]}
+        assert (needs["p4d.24xlarge"]["divided_among"], needs["p4d.24xlarge"]["fits"]) == (number, fits)
+    excluded = {machine["name"]: machine["reason"] for machine in divided["excluded"]}
+    assert "on each accelerator, divided among 8; it has 16 GiB" in excluded["p3.16xlarge"]
+    assert "divided among" not in excluded["p3.2xlarge"]
+    assert "p3.16xlarge" not in {machine["name"] for machine in four["excluded"]}
+
+
+def test_inference_is_divided_inside_of_a_machine(advisor: Advisor, project: Path) -> None:
+    options = ["--hardware", "p4d.24xlarge", "--model", "llama3-8b", "--length", "1024", "--nodes", "2", "--sharded"]
+
+    document = choose(advisor, project, *options, workload="bert-inference")
+
+    machines = [*document["ranked"], *document["not_known"]]
+    assert [machine["memory_need"]["divided_among"] for machine in machines] == [8]
+
+
 def test_the_text_says_whether_a_model_fits(advisor: Advisor, project: Path) -> None:
     command = ["hardware", "choose", "--workload", "resnet50-training", "--hardware", "g5.xlarge"]
 
@@ -348,6 +378,7 @@ def test_a_workload_without_a_training_to_a_quality_is_one_error(advisor: Adviso
         (["--batch", "0"], "`0` is not a whole number from 1"),
         (["--batch", "nan"], "`nan` is not a whole number from 1"),
         (["--optimizer", "adam"], "`--optimizer` needs a batch"),
+        (["--sharded"], "`--sharded` needs a batch"),
         (["--batch", "4", "--optimizer", "lamb"], "the memory of the optimizer `lamb` is not known"),
         (["--batch", "4", "--length", "9"], "`--length` is for models of text, and `timm/resnet50` is a model of"),
         (["--batch", "4", "--checkpointing"], "`--checkpointing` is for transformers"),
