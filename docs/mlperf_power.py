@@ -22,7 +22,7 @@ import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.exchange.files import observation_file
 from knowledge.exchange.mlperf.power import read_power_table
 
-TARGET = Path(str(files("knowledge.data"))) / "power-mlperf.jsonl.gz"
+TARGET = Path(str(files("knowledge.data"))) / "published-mlperf-power.jsonl.gz"
 UNITS = {"latency in ms": "Latency (ms)", "Latency (In minutes)": "minutes"}
 """Units of results that the official tables spell in another way."""
 
