@@ -48,6 +48,10 @@ COMMANDS = {
         "check:check",
         "Judge the stack that a project has now, for each of its targets: what does not run or lags behind.",
     ),
+    "verdict": (
+        "verdict:verdict",
+        "Say what a change of the lock does to speed, for each target: better, worse, no difference, or not known.",
+    ),
     "explain": (
         "explain:explain",
         "Explain a package: why this version, who requires it, why not the newest, what the runner-up loses.",

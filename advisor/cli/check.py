@@ -20,63 +20,85 @@ from advisor.report.formats import Presentation
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import write_atomically
 
+BaseOption = Annotated[
+    str | None, typer.Option("--base", metavar="COMMIT", help="Judge only the change from a commit or lock.")
+]
+PolicyFromBaseOption = Annotated[
+    bool,
+    typer.Option(
+        "--policy-from-base/--no-policy-from-base",
+        help="Judge by the policy of the base.\n"
+        "By the policy and targets of the base (without a base, of the last commit), not of the change.",
+    ),
+]
+GateFormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help=f"{', '.join(CHECK_FORMATS.names[:4])}, ... (default: text).\n"
+        f"Also {in_words(CHECK_FORMATS.names[4:], 'and')}.",
+    ),
+]
+ReportFilesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the report to a file, too (repeatable).\n`FORMAT=FILE`, if the suffix names no format.",
+    ),
+]
+DetailsOption = Annotated[bool, typer.Option("--details", help="Print all findings, sources, changes and effects.")]
+ExitZeroOption = Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")]
+
 
 @expand_options
 def check(
     project: ProjectOptions,
-    base: Annotated[
-        str | None,
-        typer.Option("--base", metavar="COMMIT", help="Judge only the change from a commit or lock."),
-    ] = None,
-    policy_from_base: Annotated[
-        bool,
-        typer.Option(
-            "--policy-from-base/--no-policy-from-base",
-            help="Judge by the policy of the base.\n"
-            "By the policy and targets of the base (without a base, of the last commit), not of the change.",
-        ),
-    ] = False,
-    format: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help=f"{', '.join(CHECK_FORMATS.names[:4])}, ... (default: text).\n"
-            f"Also {in_words(CHECK_FORMATS.names[4:], 'and')}.",
-        ),
-    ] = "text",
-    output: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the report to a file, too (repeatable).\n`FORMAT=FILE`, if the suffix names no format.",
-        ),
-    ] = None,
-    details: Annotated[
-        bool, typer.Option("--details", help="Print all findings, sources, changes and effects.")
-    ] = False,
-    exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")] = False,
+    base: BaseOption = None,
+    policy_from_base: PolicyFromBaseOption = False,
+    format: GateFormatOption = "text",
+    output: ReportFilesOption = None,
+    details: DetailsOption = False,
+    exit_zero: ExitZeroOption = False,
 ) -> None:
     """Judge the stack that a project has now, for each of its targets: what does not run, lags behind, or is unsafe."""
-    check_format(format, among=CHECK_FORMATS.names)
-    if details and format != "text":
-        raise InputError(f"`--details` and `--format {format}` contradict each other", hint="take `--format text`")
-    files = _files(output or ())
-
-    def report(result: GateResult) -> None:
-        for kind, path in files:
-            write_atomically(path, CHECK_FORMATS.render(kind, result) + "\n")
-        print_report(CHECK_FORMATS.render(format, result, Presentation(layout=report_layout(), details=details)))
-
+    report = GateReport(format, output or (), details=details)
     try:
         with api.gate_session.open_gate(project, base=base, policy_from_base=policy_from_base) as (result, _):
-            report(result)
+            report.write(result)
     except UnreadableFileError as failure:
         # Annotations of a change need the place of this error, too.
-        report(unreadable(failure))
+        report.write(unreadable(failure))
         raise
+    exit_with(result, exit_zero=exit_zero)
+
+
+class GateReport:
+    """Prints the report of a result in the chosen format, and writes it to the chosen files."""
+
+    def __init__(self, format: str, output: Sequence[str], *, details: bool) -> None:
+        """Check the options before anything is resolved.
+
+        Raises:
+            InputError: If there is no such format, or a file names none.
+        """
+        check_format(format, among=CHECK_FORMATS.names)
+        if details and format != "text":
+            raise InputError(f"`--details` and `--format {format}` contradict each other", hint="take `--format text`")
+        self._format, self._details, self._files = format, details, _files(output)
+
+    def write(self, result: GateResult) -> None:
+        """Print and write the report of a result."""
+        for kind, path in self._files:
+            write_atomically(path, CHECK_FORMATS.render(kind, result) + "\n")
+        presentation = Presentation(layout=report_layout(), details=self._details)
+        print_report(CHECK_FORMATS.render(self._format, result, presentation))
+
+
+def exit_with(result: GateResult, *, exit_zero: bool) -> None:
+    """Say why a check is not complete, and end with its exit code; findings do not count for `exit_zero`."""
     for name, error in result.failures:
         if name:
             say(f"target {name}:")

@@ -15,10 +15,12 @@ from advisor.gate.checks import checks_of
 from advisor.gate.checks.artifacts import LockArtifacts
 from advisor.gate.checks.speed_limits import check_gap
 from advisor.gate.comparison import LockComparison, compare, setting_changes, with_settings_of_lock
-from advisor.gate.findings import Finding, Place, gate_codes, merge_targets
+from advisor.gate.findings import Finding, Place, gate_codes, merge_targets, resolved_findings
+from advisor.gate.judgement import judge
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import GateCase, InstallableFiles, ProjectState, Scope
+from advisor.gate.verdict import Verdict
 from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES
@@ -42,6 +44,7 @@ class TargetResult:
         recommended_prediction: Predicted speed-up of the recommended stack over the lock; `None` if that cannot run.
         not_predicted: Why the speed of the lock is not predicted; empty if it is.
         comparison: The lock compared with its base.
+        verdict: What the change from the base does; `None` without a base.
         failure: Why the check is not complete; `None` if it is.
         installable: The file of each locked package that the target would install, if there is one.
     """
@@ -52,6 +55,7 @@ class TargetResult:
     recommended_prediction: Prediction | None
     not_predicted: str
     comparison: LockComparison | None
+    verdict: Verdict | None = None
     failure: AdvisorError | None
     installable: InstallableFiles
 
@@ -153,7 +157,7 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
     head = Scope(case=case, state=case.head, policy=policy)
     base = Scope(case=case, state=case.base[1], policy=policy) if case.base is not None else None
     of_base, of_head = list[Finding](), list[Finding]()
-    comparison = best = prediction = failure = None
+    comparison = verdict = best = prediction = failure = None
     try:
         if base is not None:
             comparison = _compared(head, base)
@@ -163,13 +167,18 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
         failure = error
     findings = _new_findings(of_head, of_base)
     obstacle = prediction_obstacle("the lock", of_head, policy, today=today)
+    before_obstacle = ""
     if comparison is not None:
-        reason = obstacle or prediction_obstacle(f"the base {comparison.base}", of_base, policy, today=today)
+        before_obstacle = prediction_obstacle(f"the base {comparison.base}", of_base, policy, today=today)
+        reason = obstacle or before_obstacle
         comparison = comparison.without_prediction(reason) if reason else comparison
     if failure is None:
         # What was made once for the checks of the state is not made again.
-        head = replace(head, base=base, comparison=comparison)
         try:
+            if comparison is not None and base is not None:
+                resolved = resolved_findings(of_base, of_head)
+                verdict = judge(head, base, comparison, (obstacle, before_obstacle), resolved)
+            head = replace(head, base=base, comparison=comparison, verdict=verdict)
             _run("CHANGE_CHECKS", head, findings)
             if case.recommend is not None:
                 best = case.recommend()
@@ -185,6 +194,7 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
         recommended_prediction=prediction,
         not_predicted=obstacle,
         comparison=comparison,
+        verdict=verdict,
         failure=failure,
         installable=artifacts.installable if (artifacts := head.made(LockArtifacts)) is not None else {},
     )

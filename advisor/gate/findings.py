@@ -133,6 +133,12 @@ def merge_targets(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     )
 
 
+def resolved_findings(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings before a change that there are not after it, whatever the versions in them."""
+    keys = {finding.key for finding in after}
+    return tuple(finding for finding in before if finding.key not in keys)
+
+
 def unique_fingerprints(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the fingerprint of each finding; equal fingerprints are made different by a counter."""
     counts: Counter[str] = Counter()

@@ -15,6 +15,7 @@ from advisor.gate.comparison import LockComparison, RecommendedValues, with_sett
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.gate.recommendation import RecommendedStack
+from advisor.gate.verdict import Verdict
 from advisor.index.client import IndexClient
 from advisor.locks.certificate import Certificate
 from advisor.locks.lock import Lock, LockedVersion
@@ -22,6 +23,7 @@ from advisor.project.settings.interface import ProjectSetting
 from advisor.project.settings.project_settings import ProjectSettings
 from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
 from advisor.resolve.score.predictor import Predictor
+from advisor.resolve.score.setting_choice import TargetSettings
 
 _T = TypeVar("_T")
 _NO_CAUSE = Cause()
@@ -67,6 +69,7 @@ class GateCase:
         recommend: Returns the recommended stack; `None` to skip that comparison.
         base: Display name and state of the base that the project is compared with, if there is one.
         max_size: Largest admissible download of the lock, in bytes; `None` for no limit.
+        settings: Run-time settings that may be recommended; `None` if none may.
         program: Identity of what `advisor advise --measure` would measure; empty if no lock has a certificate.
     """
 
@@ -77,6 +80,7 @@ class GateCase:
     recommend: Callable[[], RecommendedStack] | None = None
     base: tuple[str, ProjectState] | None = None
     max_size: int | None = None
+    settings: TargetSettings | None = None
     program: str = ""
 
 
@@ -84,7 +88,7 @@ class GateCase:
 class Scope:
     """What a check looks at: the state of a project or of its base, for one target and under one policy.
 
-    For the checks of a change, `base` and `comparison` are stated, too.
+    For the checks of a change, `base`, `comparison` and `verdict` are stated, too.
     """
 
     case: GateCase
@@ -92,6 +96,7 @@ class Scope:
     policy: GatePolicy
     base: Scope | None = None
     comparison: LockComparison | None = None
+    verdict: Verdict | None = None
     _results: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -68,7 +68,7 @@ def find_smallest_update(
         change = LeastChange(locked=lock.versions, refused=tuple(excluded), added=int(not lock.is_project))
         changed_request = request.with_score(change=change)
         optimum = _fewest_changes(changed_request, before)
-        head = replace(case.head, lock=_updated_lock(lock, optimum.stack), problem=request.problem)
+        head = replace(case.head, lock=updated_lock(lock, optimum.stack), problem=request.problem)
         after = check_target(replace(case, head=head, base=None), policy, today=today)
         remaining = tuple(failing_findings(after, policy, today=today))
         fresh = {
@@ -151,12 +151,6 @@ def may_resolve(finding: Finding, lock: Lock) -> bool:
     return bool(finding.cause.versions) or not lock.is_edited
 
 
-def resolved_findings(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings before a change that there are not after it, whatever the versions in them."""
-    keys = {finding.key for finding in after}
-    return tuple(finding for finding in before if finding.key not in keys)
-
-
 def _excluded_combinations(
     finding: Finding, after: TargetResult, request: ResolutionRequest, policy: GatePolicy
 ) -> Iterator[frozenset[Choice]]:
@@ -176,7 +170,7 @@ def _excluded_combinations(
                 )
 
 
-def _updated_lock(lock: Lock, stack: Sequence[Candidate]) -> Lock:
+def updated_lock(lock: Lock, stack: Sequence[Candidate]) -> Lock:
     """Return a lock with the versions of a stack; in a requirements file without hashes, only the pins change."""
     if not lock.is_project:
         return lock_from_stack(stack)

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+
 from advisor.api.context import (
     AdviceInputs,
     TargetContext,
@@ -22,6 +24,7 @@ from advisor.api.context import (
     select_targets,
 )
 from advisor.api.gate.base import Base, lock_of_base, policy_of_base, policy_source, read_base
+from advisor.api.gate.changed_lock import read_upgrades, with_upgrades
 from advisor.api.indexes import open_indexes
 from advisor.api.option import with_settings
 from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
@@ -34,6 +37,7 @@ from advisor.gate.policy import GatePolicy, read_policy
 from advisor.gate.problem import find_unchecked_locks, references_of, with_readable_packages, without_pins
 from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
 from advisor.gate.scope import GateCase, ProjectState
+from advisor.gate.update import lock_from_stack
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.locks.current import locked_python, read_current, within
@@ -47,6 +51,7 @@ from advisor.project.text_file import UnreadableFileError, read_text
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import ResolutionProblem
 from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings
+from advisor.resolve.optimum.baseline import resolve_baseline
 from advisor.resolve.recommendation.package_choices import locked_extras, locked_replacements
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.predictor import Predictor
@@ -58,7 +63,12 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def open_gate(
-    options: ProjectOptions, *, base: str | None = None, policy_from_base: bool = False
+    options: ProjectOptions,
+    *,
+    base: str | None = None,
+    policy_from_base: bool = False,
+    upgrades: Sequence[Requirement] = (),
+    recommends: bool = True,
 ) -> Iterator[tuple[GateResult, tuple[TargetContext, ...]]]:
     """Judge a project for its targets; indexes and predictions stay open.
 
@@ -66,6 +76,8 @@ def open_gate(
         options: The options of the project.
         base: A commit or a lock to compare with; ``None`` to judge the whole lock.
         policy_from_base: Whether to take policy and targets from the base; without a base, from the last commit.
+        upgrades: Requirements to judge the smallest change of the lock for, which has them; without a base.
+        recommends: Whether to compare the lock with the recommended stack.
 
     Yields:
         The result, and the project for each target in the order of the result.
@@ -117,14 +129,47 @@ def open_gate(
             project_settings=project_settings,
             policy=policy,
             resolution=options.resolution,
+            needs_lock=not upgrades,
+            recommends=recommends,
         )
         cases = [_case(context, head, stack.enter_context(open_predictor(context, client))) for context in contexts]
+        if upgrades:
+            cases = [with_upgrades(context, case, upgrades) for context, case in zip(contexts, cases, strict=True)]
         if files.current is None:
             checked_locks = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
             exported_to = compared.files.directory if compared is not None and compared.files is not None else None
             changes += tuple(find_unchecked_locks(files.directory, policy, checked=checked_locks, base=exported_to))
         today = datetime.now(UTC).date()
         yield check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts
+
+
+@contextmanager
+def open_verdict(
+    options: ProjectOptions, upgrades: Sequence[str] = (), *, base: str | None = None
+) -> Iterator[tuple[GateResult, tuple[TargetContext, ...]]]:
+    """Judge a change of a project's lock for its targets, without the comparison with the recommended stack.
+
+    Args:
+        options: The options of the project.
+        upgrades: Requirements such as ``torch==2.15.0``: the change is the smallest one of the lock that has them.
+        base: Without upgrades, the commit or the lock before the change.
+
+    Yields:
+        As :func:`open_gate`.
+
+    Raises:
+        InputError: If it is not certain what changes, or the project, its policy or an option is wrong.
+        NoStackError: If no stack has the upgrades.
+    """
+    requirements = read_upgrades(upgrades)
+    if requirements and base is not None:
+        raise InputError("the versions to change to and `--base` contradict each other", hint="leave out one of them")
+    if not requirements and base is None:
+        raise InputError(
+            "nothing says what changes", hint="name a version such as `torch==2.13.0`, or the lock before as `--base`"
+        )
+    with open_gate(options, base=base, upgrades=requirements, recommends=False) as opened:
+        yield opened
 
 
 def _policy_changes(
@@ -160,6 +205,8 @@ class _Head:
     project_settings: ProjectSettings
     policy: GatePolicy
     resolution: ResolutionOptions
+    needs_lock: bool = True
+    recommends: bool = True
 
 
 def _with_certain_python(context: TargetContext) -> TargetContext:
@@ -235,7 +282,7 @@ def _without_lock_indexes(files: ProjectFiles, project: ProjectRequirements) -> 
 
 
 def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCase:
-    lock = _lock(context)
+    lock = _lock(context, shared)
     configuration = shared.client.configuration
     configured = (
         configuration.default,
@@ -270,9 +317,10 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         head=head,
         client=shared.client,
         predictor=predictor,
-        recommend=_recommend(recommended, lock, shared.client, predictor),
+        recommend=_recommend(recommended, lock, shared.client, predictor) if shared.recommends else None,
         base=base,
         max_size=context.options.max_size_bytes,
+        settings=target_settings(context),
         program=_program_identity(context) if has_certificate else "",
     )
 
@@ -316,8 +364,8 @@ def _as_locked(
     return problem.with_substitutions(extras) if extras else problem
 
 
-def _lock(context: TargetContext) -> Lock:
-    """Return the project's present lock."""
+def _lock(context: TargetContext, shared: _Head) -> Lock:
+    """Return the project's present lock; without one, the newest stack that resolves, unless a lock is needed."""
     files = context.files
     if files.current is None and context.lock is not None and not context.lock.is_file():
         raise InputError(
@@ -326,6 +374,9 @@ def _lock(context: TargetContext) -> Lock:
         )
     lock_path = files.current or (str(context.lock) if context.lock else None)
     lock = read_current(lock_path, files.directory, context.target, names_unpinned=True)
+    if lock is None and not shared.needs_lock:
+        problem = context.problem
+        return lock_from_stack(resolve_baseline(problem, IndexCandidates(shared.client, problem)))
     if lock is None:
         raise InputError(
             f"`{files.directory}` has no lock to check",

@@ -11,19 +11,16 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from advisor.api.context import AdviceInputs, TargetContext
+from advisor.api.gate.changed_lock import request_for_lock
 from advisor.api.gate.gate_session import open_gate
 from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
-from advisor.api.search import prepare_request
 from advisor.api.session import AdviceSession
 from advisor.domain.target import Target
 from advisor.gate.check import GateResult
 from advisor.gate.comparison import PackageChange, changes_between, effect_order
-from advisor.gate.findings import Finding
-from advisor.gate.problem import without_pins
-from advisor.gate.scope import GateCase
-from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
+from advisor.gate.findings import Finding, resolved_findings
+from advisor.gate.update import find_smallest_update, lock_again, needs_tool
 from advisor.index.client import IndexClient
 from advisor.locks.formats.requirements import with_pins
 from advisor.locks.lock import Lock
@@ -31,7 +28,6 @@ from advisor.locks.registry import format_to_read
 from advisor.locks.settings_table import read_settings
 from advisor.resolve.optimum.request import ResolutionRequest, Solved
 from advisor.resolve.optimum.result import Optimum
-from advisor.resolve.recommendation.package_choices import locked_extras
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import write_all
 from knowledge.estimate.interface import Effect, Prediction
@@ -122,7 +118,7 @@ def update_lock(options: ProjectOptions, *, outputs: Sequence[Path] = (), dry_ru
         lock = case.head.lock
         _refuse_other_file(lock, outputs)
         before = _failing(result)
-        request = _request(context, case)
+        request = request_for_lock(context, case, without_pins(case.head.problem, lock))
         change = _smallest_change(result, request, before, is_new_lock=bool(outputs))
         if not (change.changes or change.cleared or outputs) or (dry_run and outputs):
             return change
@@ -142,19 +138,6 @@ def _refuse_other_file(lock: Lock, outputs: Sequence[Path]) -> None:
             f"the pins of `{lock.path}` are the project's requirements, too: no other lock can differ from them",
             hint="leave out `--output`: the file itself is updated",
         )
-
-
-def _request(context: TargetContext, case: GateCase) -> ResolutionRequest:
-    """Return the request for the stacks that the lock may be changed to."""
-    lock = case.head.lock
-    problem = without_pins(case.head.problem, lock)
-    # Locked versions stay candidates even if they were yanked: the gate decides whether they may stay.
-    policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
-    context = replace(context, problem=replace(problem, policy=policy))
-    # The smallest change keeps the extras that the lock has, and adds none.
-    request = prepare_request(AdviceInputs(context=context, client=case.client, estimator=case.predictor))
-    extras = locked_extras(request.problem, request.source, request.score.builds, lock.versions)
-    return request.with_problem(request.problem.with_substitutions(extras)) if extras else request
 
 
 def _smallest_change(

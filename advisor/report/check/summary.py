@@ -6,10 +6,21 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from advisor.domain.words import count, no_speedup_text, operations_text, speed_text, workload_text
+from advisor.domain.words import (
+    count,
+    interval_text,
+    no_speedup_text,
+    operations_text,
+    ratio_text,
+    size_texts,
+    speed_text,
+    workload_text,
+)
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.comparison import PackageChange, SettingChange
 from advisor.gate.findings import Cause, Finding, Place, gate_codes
+from advisor.gate.verdict import Recovery, Verdict
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Effect, Prediction
 
 
@@ -58,6 +69,41 @@ def describe_prediction(prediction: Prediction | None, not_predicted: str = "") 
     if prediction.is_known:
         return f"{speed_text(prediction)}, {workload_text(prediction)}{operations_text(prediction)}"
     return f"not predicted: {no_speedup_text(prediction)}"
+
+
+def describe_verdict(verdict: Verdict, prediction: Prediction | None) -> str:
+    """Return the verdict on a change with its speed and what that rests on, or why it is not known."""
+    names = {"no-difference": f"no difference beyond {100 * verdict.tolerance:g} %", "not-known": "not known"}
+    name = names.get(verdict.outcome, verdict.outcome)
+    if verdict.speed is None:
+        return f"{name}: {verdict.reason}"
+    times = "" if verdict.outcome == "no-difference" else " times as fast"
+    parts = [f"{name}: {ratio_text(verdict.speed.speedup)}{times} {interval_text(verdict.speed)}"]
+    if prediction is not None and prediction.changes:
+        parts.append(f"{workload_text(prediction)}{operations_text(prediction)}")
+    basis = [count(verdict.rows, "comparison")] if verdict.rows else []
+    basis += [count(verdict.reports, "public report")] if verdict.reports else []
+    return "; ".join([", ".join(parts), *(["measured here"] if verdict.is_measured else basis)])
+
+
+def describe_recovery(recovery: Recovery) -> str:
+    """Return what recovers a loss, with the predicted speed over the base."""
+    if recovery.speed is None:
+        return f"work-around: {recovery.what}"
+    return f"`{recovery.what}`: {speed_of_base(recovery.speed)}"
+
+
+def speed_of_base(speed: Ratio) -> str:
+    """Return a speed over that of the base in a few words."""
+    return f"{ratio_text(speed.speedup)} times as fast as the base {interval_text(speed)}"
+
+
+def describe_sizes(verdict: Verdict) -> str:
+    """Return the download before and after a change; empty if it is not known or equal."""
+    if verdict.sizes is None or verdict.sizes[0] == verdict.sizes[1]:
+        return ""
+    before, after = size_texts(*verdict.sizes)
+    return f"{before} -> {after} to download"
 
 
 def listed_effects(prediction: Prediction | None, effects: Sequence[Effect]) -> Sequence[Effect]:

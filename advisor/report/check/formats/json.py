@@ -8,9 +8,11 @@ from typing import Any
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.comparison import SettingChange
 from advisor.gate.findings import Finding, gate_codes, unique_fingerprints
+from advisor.gate.verdict import Verdict
 from advisor.report.check.summary import change_document
 from advisor.report.formats import Presentation
 from advisor.report.phrases import prediction_document, rounded_record
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Effect, Prediction
 
 SUFFIX = ".json"
@@ -79,6 +81,7 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
             "not_predicted": comparison.not_predicted or None,
             "effects": [{"indicator": effect.subject, **_effect(effect)} for effect in comparison.effects],
             "settings": [_setting(change) for change in comparison.settings],
+            "verdict": None if target_result.verdict is None else _verdict(target_result.verdict),
         },
         "recommended": None
         if target_result.recommended is None
@@ -90,6 +93,29 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
             "not_predicted": target_result.not_predicted or None,
         },
     }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    before, after = verdict.sizes or (None, None)
+    return {
+        "outcome": verdict.outcome,
+        "tolerance": verdict.tolerance,
+        **_speed(verdict.speed),
+        "reason": verdict.reason or None,
+        "comparisons": verdict.rows,
+        "reports": verdict.reports,
+        "measured": verdict.is_measured,
+        "bytes_before": before,
+        "bytes_after": after,
+        "resolved": [_finding(finding, finding.fingerprint) for finding in verdict.resolved],
+        "recoveries": [
+            {"kind": r.kind, "what": r.what, **_speed(r.speed), "source": r.source or None} for r in verdict.recoveries
+        ],
+    }
+
+
+def _speed(speed: Ratio | None) -> dict[str, float | None]:
+    return {name: getattr(speed, name) if speed else None for name in ("speedup", "low", "high")}
 
 
 def _setting(change: SettingChange) -> dict[str, Any]:

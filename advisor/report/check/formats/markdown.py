@@ -7,27 +7,33 @@ from collections.abc import Iterator, Sequence
 from advisor.domain.words import ends_text, ratio_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.findings import Finding, gate_codes
+from advisor.gate.verdict import Verdict
 from advisor.report.check.summary import (
     count_findings,
     describe_changes,
     describe_gap,
     describe_prediction,
+    describe_recovery,
     describe_setting,
+    describe_sizes,
+    describe_verdict,
     listed_effects,
     message_with_targets,
 )
 from advisor.report.formats import Presentation
 from advisor.report.phrases import target_line
 from advisor.report.tables import folded, table_lines
-from knowledge.estimate.interface import Effect
+from knowledge.estimate.interface import Effect, Prediction
 
 SUFFIX = ".md"
+MARKER = "<!-- advisor: the verdict on a change -->"
+"""First line of the report, by which a comment is found again, to be replaced."""
 _MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 
 def render(result: GateResult, _: Presentation) -> str:
     """Return the report as Markdown, for GitHub's and GitLab's dialects."""
-    lines = [*_lines(result)]
+    lines = [MARKER, *_lines(result)]
     # The last table of a report ends without an empty line.
     return "\n".join(lines[:-1] if result.ignored else lines) + "\n"
 
@@ -47,10 +53,9 @@ def _lines(result: GateResult) -> Iterator[str]:
 
 
 def _cells(finding: Finding, result: GateResult) -> tuple[str, ...]:
-    source = f" ([source]({finding.source}))" if finding.source.startswith("https://") else ""
     name = f"{finding.code} {gate_codes()[finding.code].name}"
     place = f"`{finding.place}`" if finding.place.path else ""
-    return _MARKS[finding.level], name, place, f"{message_with_targets(finding, result)}{source}"
+    return _MARKS[finding.level], name, place, f"{message_with_targets(finding, result)}{_link(finding.source)}"
 
 
 def _target(target_result: TargetResult) -> Iterator[str]:
@@ -62,7 +67,10 @@ def _target(target_result: TargetResult) -> Iterator[str]:
     if comparison is None:
         return
     yield f"Compared with {comparison.base}: {describe_changes(comparison.changes)}."
-    yield f"Predicted effect: {describe_prediction(comparison.prediction, comparison.not_predicted)}."
+    if (verdict := target_result.verdict) is None:
+        yield f"Predicted effect: {describe_prediction(comparison.prediction, comparison.not_predicted)}."
+    else:
+        yield from _verdict(verdict, comparison.prediction)
     yield ""
     rows = [(c.package, str(c.before or ""), str(c.after or ""), c.kind) for c in comparison.changes]
     yield from folded("Packages", ("package", "before", "after", ""), rows)
@@ -72,6 +80,22 @@ def _target(target_result: TargetResult) -> Iterator[str]:
         yield from table_lines(("changed setting in", "predicted effect"), settings)
         yield ""
     yield from effect_lines(listed_effects(comparison.prediction, comparison.effects))
+
+
+def _verdict(verdict: Verdict, prediction: Prediction | None) -> Iterator[str]:
+    """Yield the verdict, what recovers a loss, the size of the download, and the findings that the change resolves."""
+    mark = {"better": "🟢", "worse": "🔴", "no-difference": "⚪", "not-known": "❔"}[verdict.outcome]
+    yield from ("", f"**{mark} Verdict: {describe_verdict(verdict, prediction)}.**")
+    items = [f"Recovery: {describe_recovery(recovery)}{_link(recovery.source)}" for recovery in verdict.recoveries]
+    items += [f"Size: {size}" for size in filter(None, [describe_sizes(verdict)])]
+    items += [f"Resolves {f.code} {gate_codes()[f.code].name}: {f.message}{_link(f.source)}" for f in verdict.resolved]
+    if items:
+        yield ""
+    yield from (f"- {item}" for item in items)
+
+
+def _link(source: str) -> str:
+    return f" ([source]({source}))" if source.startswith("https://") else ""
 
 
 def effect_lines(effects: Sequence[Effect]) -> Iterator[str]:

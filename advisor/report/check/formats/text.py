@@ -11,13 +11,17 @@ from advisor.gate.comparison import LockComparison
 from advisor.gate.findings import Finding
 from advisor.gate.policy import Ignore
 from advisor.gate.update import lock_again, may_resolve, needs_tool
+from advisor.gate.verdict import Outcome, Recovery, Verdict
 from advisor.locks.lock import Lock
 from advisor.report.check.summary import (
     count_findings,
     describe_changes,
     describe_gap,
     describe_prediction,
+    describe_recovery,
     describe_setting,
+    describe_sizes,
+    describe_verdict,
     equal_findings,
     listed_effects,
     places_and_name,
@@ -31,6 +35,12 @@ SUFFIX = ".txt"
 _MOST_LINES = 12
 _MOST_ALIKE = 5
 """Findings with the same code and level, and dependencies that change, that are listed."""
+_OUTCOME_STYLES: dict[Outcome, Style] = {
+    "better": "good",
+    "worse": "bad",
+    "no-difference": "good",
+    "not-known": "warning",
+}
 _STYLES: dict[str, Style] = {"error": "bad", "warning": "warning", "note": "strong"}
 
 
@@ -112,12 +122,13 @@ def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
     yield TextRow(label="target", cells=(f"{name}{target_line(case.head.problem.target)}",))
     yield TextRow(label="lock", cells=(f"{lock.path or 'the environment'}, {count(len(lock.packages), 'package')}",))
     if target_result.comparison is not None:
-        yield from _comparison(target_result.comparison, most=0 if details else _MOST_LINES)
+        yield from _comparison(target_result.comparison, target_result.verdict, details=details)
     if target_result.recommended is not None:
         yield TextRow(label="advice", cells=(describe_gap(target_result),))
 
 
-def _comparison(comparison: LockComparison, *, most: int) -> Iterator[TextRow]:
+def _comparison(comparison: LockComparison, verdict: Verdict | None, *, details: bool) -> Iterator[TextRow]:
+    most = 0 if details else _MOST_LINES
     yield TextRow(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
     changes = [change.texts for change in comparison.changes]
     others = [c for c in changes if c[0] not in comparison.listed]
@@ -125,12 +136,24 @@ def _comparison(comparison: LockComparison, *, most: int) -> Iterator[TextRow]:
     listed = [c for c in changes if not groups or c not in others]
     yield from _first("", [(name, version_change(before, after)) for name, before, after in listed], most)
     yield from labelled("", groups)
-    yield TextRow(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))
+    if verdict is None:
+        yield TextRow(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))
+    else:
+        text = describe_verdict(verdict, comparison.prediction)
+        yield TextRow(label="verdict", cells=(text,), style=_OUTCOME_STYLES[verdict.outcome])
     effects = listed_effects(comparison.prediction, comparison.effects)
     cells = [(ratio_text(e.speedup), interval_text(e), indicator_text(e.subject)) for e in effects]
     yield from _first("", cells, most)
     settings = [(str(s.place), describe_setting(s, comparison.not_predicted)) for s in comparison.settings]
     yield from _first("settings", settings, most)
+    if verdict is not None:
+        yield from labelled("recovery", [_recovery_text(recovery, details=details) for recovery in verdict.recoveries])
+        yield from labelled("size", filter(None, [describe_sizes(verdict)]))
+        yield from _first("resolves", [(f"{f.message} [{f.code}]",) for f in verdict.resolved], most)
+
+
+def _recovery_text(recovery: Recovery, *, details: bool) -> str:
+    return f"{describe_recovery(recovery)}{f' ({recovery.source})' if details and recovery.source else ''}"
 
 
 def _first(label: str, rows: Sequence[tuple[str, ...]], most: int) -> Block:

@@ -1,0 +1,181 @@
+"""Judges a change: its speed by predictions, documented slow-downs and settings, and what recovers a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.domain.words import no_speedup_text
+from advisor.gate.checks.download import read_download
+from advisor.gate.comparison import LockComparison
+from advisor.gate.findings import Finding
+from advisor.gate.problem import without_pins
+from advisor.gate.scope import Scope
+from advisor.gate.verdict import Outcome, Recovery, Verdict, outcome_of
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings, values_to_set
+from advisor.resolve.score.slowdowns import Slowdowns
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import shipped_rules
+from knowledge.catalogue.slower import SlowerRule
+from knowledge.domain.errors import UnavailableError
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.ratio import NO_GAIN, Ratio, product
+from knowledge.estimate.interface import Prediction
+
+_MOST_VERSIONS = 20
+"""Newest versions of a package that are tried for one that recovers a loss."""
+
+Versions = Mapping[str, Version]
+
+
+def judge(
+    head: Scope, base: Scope, comparison: LockComparison, obstacles: tuple[str, str], resolved: Sequence[Finding]
+) -> Verdict:
+    """Return the verdict on a change.
+
+    Args:
+        head: The project after the change.
+        base: The project before it.
+        comparison: The difference between them.
+        obstacles: Why the lock and the base cannot run; empty texts if they can.
+        resolved: Findings of the base that the change resolves.
+    """
+    after, before = obstacles
+    make = partial(
+        Verdict,
+        tolerance=head.policy.max_regression,
+        has_frameworks=any(change.package in FRAMEWORKS for change in comparison.changes),
+        sizes=_sizes(head, base),
+        resolved=tuple(resolved),
+    )
+    if after or before:
+        outcome: Outcome = "not-known" if after and before else "worse" if after else "better"
+        return make(outcome=outcome, reason="; ".join(filter(None, obstacles)))
+    return _Judgement(head, base, comparison).verdict(make)
+
+
+def _sizes(head: Scope, base: Scope) -> tuple[int, int] | None:
+    """Return the bytes to download before and after; `None` if one of them is not known."""
+    try:
+        sizes = [scope.once(read_download).values() for scope in (base, head)]
+    except UnavailableError:
+        return None
+    if any(size is None for listed in sizes for size in listed):
+        return None
+    before, after = (sum(size or 0 for size in listed) for listed in sizes)
+    return before, after
+
+
+class _Judgement:
+    """The speed of a change by predictions, documented slow-downs and changed settings, and what recovers a loss."""
+
+    def __init__(self, head: Scope, base: Scope, comparison: LockComparison) -> None:
+        self._head, self._base, self._comparison = head, base, comparison
+        self._predictor, self._before = head.case.predictor, base.lock.versions
+        self._rules = RuleBook(shipped_rules(), head.problem.target.hardware)
+        self._tolerance = head.policy.max_regression
+        self._slowdowns = Slowdowns(rules=self._rules, estimator=self._predictor, min_gain=self._tolerance)
+
+    def verdict(self, make: partial[Verdict]) -> Verdict:
+        prediction, after = self._comparison.prediction, self._head.lock.versions
+        speed = self._speed(after, prediction)
+        if speed is None:
+            return make(outcome="not-known", reason=no_speedup_text(prediction) if prediction else "")
+        outcome = outcome_of(speed, self._tolerance)
+        return make(
+            outcome=outcome,
+            speed=speed,
+            rows=_rows(prediction) if prediction else 0,
+            reports=sum(len(rule.ratios) for rule, _ in self._differing_slowdowns()),
+            recoveries=tuple(self._recoveries(speed)) if outcome == "worse" else (),
+        )
+
+    def _speed(self, stack: Versions, prediction: Prediction | None) -> Ratio | None:
+        """Return the speed of a stack over the base; `None` if nothing is known about its difference."""
+        factors = [self._slowdowns.gain(stack, self._before), *self._setting_factors()]
+        factors = [factor for factor in factors if factor != NO_GAIN]
+        if prediction is not None and prediction.is_known:
+            factors.append(prediction.ratio)
+        return product(factors) if factors else None
+
+    def _setting_factors(self) -> Iterator[Ratio]:
+        """Yield the effect of each changed setting, on the framework that loses most."""
+        for change in self._comparison.settings:
+            if change.effects:
+                yield min((effect.ratio for effect in change.effects), key=lambda ratio: ratio.mean)
+
+    def _differing_slowdowns(self) -> Iterator[tuple[SlowerRule, str]]:
+        """Yield the documented slow-downs that count and that only one of the stacks has, with the slow package."""
+        stacks = self._before, self._head.lock.versions
+        before, after = (dict.fromkeys((rule.id, name) for rule, name in self._rules.slowdowns_of(s)) for s in stacks)
+        for stack in stacks:
+            for rule, name in self._rules.slowdowns_of(stack):
+                is_common = (rule.id, name) in before and (rule.id, name) in after
+                if not is_common and self._slowdowns.score(rule, name, stack[name]).steps:
+                    yield rule, name
+
+    def _recoveries(self, speed: Ratio) -> Iterator[Recovery]:
+        slow = {name: rule for rule, name in self._differing_slowdowns() if self._has(rule, name)}
+        for rule in slow.values():
+            if rule.workaround:
+                yield Recovery(what=rule.workaround, kind="work-around", source=rule.source)
+        changes = self._comparison.prediction.changes if self._comparison.prediction else ()
+        losing = [c.package for c in sorted(changes, key=lambda c: c.speedup) if c.speedup < 1]
+        for name in dict.fromkeys([*losing[:1], *slow]):
+            yield from self._other_version(name)
+        yield from self._settings(speed)
+
+    def _has(self, rule: SlowerRule, name: str) -> bool:
+        return (rule, name) in self._rules.slowdowns_of(self._head.lock.versions)
+
+    def _other_version(self, name: str) -> Iterator[Recovery]:
+        """Yield the newest other version of a package with which the stack is not slower, if there is one."""
+        known = self._base if self._base.state.requirements_known else self._head
+        problem = without_pins(known.problem, known.lock)
+        stack, tried = self._head.lock.versions, 0
+        for candidate in IndexCandidates(self._head.case.client, problem).candidates(NormalizedName(name)):
+            version = candidate.version
+            if version == stack.get(name) or version == self._before.get(name) or not self._may_run(name, version):
+                continue
+            tried += 1
+            if tried > _MOST_VERSIONS:
+                return
+            other = {**stack, name: version}
+            speed = self._speed(other, self._predictor.predict(other, self._before))
+            if speed is not None and outcome_of(speed, self._tolerance) in ("better", "no-difference"):
+                yield Recovery(what=f"{name}=={version}", kind="version", speed=speed)
+                return
+
+    def _may_run(self, name: str, version: Version) -> bool:
+        """Whether no rule and no observation says that a version does not run on the target."""
+        judged = self._rules.judge(name, version)
+        is_forbidden = any(verdict.severity == "forbidden" for verdict in judged)
+        return not is_forbidden and str(version) not in self._predictor.failures(name)
+
+    def _settings(self, speed: Ratio) -> Iterator[Recovery]:
+        """Yield the recommended settings that nothing sets yet, together, if they gain anything."""
+        allowed, stack = self._head.case.settings, self._head.lock.versions
+        if allowed is None:
+            return
+        present = {setting.name for setting in self._head.settings_with_lock}
+        listed = recommended_settings(stack, self._predictor, allowed.in_one_process(stack, self._predictor))
+        chosen_settings = [s for s in listed if s.status == "recommended" and s.name not in present]
+        gain = combined_gain(chosen_settings, stack, self._predictor)
+        if gain is not None and gain.is_significant:
+            values = values_to_set(chosen_settings).values()
+            text = ", ".join(f"{name}={value}" for own in values for name, value in own.items())
+            yield Recovery(what=text, kind="settings", speed=speed.times(gain.ratio))
+
+
+def _rows(prediction: Prediction) -> int:
+    """Return the number of different comparisons behind a prediction."""
+    evidence = {
+        (e.block, e.indicator, e.version, e.reference, e.hardware)
+        for change in prediction.changes
+        for e in change.evidence
+    }
+    return len(evidence) + sum(change.left_out for change in prediction.changes)
