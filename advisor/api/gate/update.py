@@ -20,6 +20,7 @@ from advisor.domain.target import Target
 from advisor.gate.check import GateResult
 from advisor.gate.comparison import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding, resolved_findings
+from advisor.gate.problem import without_pins
 from advisor.gate.update import find_smallest_update, lock_again, needs_tool
 from advisor.index.client import IndexClient
 from advisor.locks.formats.requirements import with_pins
