@@ -230,21 +230,25 @@ class _Planner:
                 runs += indicator_runs([case], backend, ["float32"], device)
         return runs
 
-    def run_seconds(self, runs: Sequence[IndicatorRun]) -> list[float]:
-        """Return the duration of each run: that of earlier runs, or estimated from its operations."""
-        flops = {run.label: _flops(run) for run in runs}
-        rates = [
-            _CALLS * flops[label] / (self.history[label] - _BEFORE_SAMPLES_SECONDS)
-            for label in flops
-            if self.history.get(label, 0.0) > 1.0
-        ]
-        gpu = self.hardware.gpu if self.hardware.device == "cuda" else None
-        peak = peak_operations(gpu, "float32") if gpu is not None else None
-        rate = statistics.median(rates) if rates else _ATTAINED * peak if peak else _USUAL_FLOPS
-        return [
-            self.history.get(label, _BEFORE_SAMPLES_SECONDS + _CALLS * max(MIN_SECONDS, operations / rate))
-            for label, operations in flops.items()
-        ]
+
+def run_seconds(
+    runs: Sequence[IndicatorRun], hardware: HardwareProfile, history: Mapping[str, float] | None = None
+) -> list[float]:
+    """Return the seconds that each run takes: those of earlier ones, by label, or estimated from its operations."""
+    history = history or {}
+    flops = {run.label: _flops(run) for run in runs}
+    rates = [
+        _CALLS * flops[label] / (history[label] - _BEFORE_SAMPLES_SECONDS)
+        for label in flops
+        if history.get(label, 0.0) > 1.0
+    ]
+    gpu = hardware.gpu if hardware.device == "cuda" else None
+    peak = peak_operations(gpu, "float32") if gpu is not None else None
+    rate = statistics.median(rates) if rates else _ATTAINED * peak if peak else _USUAL_FLOPS
+    return [
+        history.get(label, _BEFORE_SAMPLES_SECONDS + _CALLS * max(MIN_SECONDS, operations / rate))
+        for label, operations in flops.items()
+    ]
 
 
 def propose(
@@ -371,7 +375,7 @@ class _BlockMaker:
         costs = BlockCosts(
             rounds=ROUNDS,
             process_seconds=PROCESS_SECONDS,
-            program_seconds=self.planner.run_seconds(runs),
+            program_seconds=run_seconds(runs, self.planner.hardware, self.planner.history),
             arm_seconds=[ENVIRONMENT_SECONDS if arm.subject == VERSION else 0.0 for arm in arms],
             setup_seconds=ENVIRONMENT_SECONDS,
         )

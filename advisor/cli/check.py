@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from advisor import api
+from advisor.api.option import OUTPUT, Option
 from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout, say, say_error
 from advisor.cli.options import check_format, expand_options
@@ -31,40 +33,49 @@ PolicyFromBaseOption = Annotated[
         "By the policy and targets of the base (without a base, of the last commit), not of the change.",
     ),
 ]
-GateFormatOption = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        metavar="FORMAT",
-        help=f"{', '.join(CHECK_FORMATS.names[:4])}, ... (default: text).\n"
-        f"Also {in_words(CHECK_FORMATS.names[4:], 'and')}.",
-    ),
-]
-ReportFilesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write the report to a file, too (repeatable).\n`FORMAT=FILE`, if the suffix names no format.",
-    ),
-]
-DetailsOption = Annotated[bool, typer.Option("--details", help="Print all findings, sources, changes and effects.")]
-ExitZeroOption = Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateReportOptions:
+    """How the result of a check or the verdict on a change is reported."""
+
+    format: Annotated[
+        str,
+        Option(
+            "--format",
+            metavar="FORMAT",
+            panel=OUTPUT,
+            help=f"{', '.join(CHECK_FORMATS.names[:4])}, ... (default: text).\n"
+            f"Also {in_words(CHECK_FORMATS.names[4:], 'and')}.",
+            default_text="text",
+        ),
+    ] = "text"
+    outputs: Annotated[
+        tuple[str, ...],
+        Option(
+            "--output -o",
+            metavar="FILE",
+            panel=OUTPUT,
+            help="Write the report to a file, too (repeatable).\n`FORMAT=FILE`, if the suffix names no format.",
+        ),
+    ] = ()
+    details: Annotated[
+        bool, Option("--details", panel=OUTPUT, help="Print all findings, sources, changes and effects.")
+    ] = False
+    exit_zero: Annotated[bool, Option("--exit-zero", panel=OUTPUT, help="Exit with 0 even where findings fail.")] = (
+        False
+    )
 
 
 @expand_options
 def check(
     project: ProjectOptions,
+    reported: GateReportOptions,
     base: BaseOption = None,
     policy_from_base: PolicyFromBaseOption = False,
-    format: GateFormatOption = "text",
-    output: ReportFilesOption = None,
-    details: DetailsOption = False,
-    exit_zero: ExitZeroOption = False,
 ) -> None:
     """Judge the stack that a project has now, for each of its targets: what does not run, lags behind, or is unsafe."""
-    report = GateReport(format, output or (), details=details)
+    report = GateReport(reported)
     try:
         with api.gate_session.open_gate(project, base=base, policy_from_base=policy_from_base) as (result, _):
             report.write(result)
@@ -72,39 +83,39 @@ def check(
         # Annotations of a change need the place of this error, too.
         report.write(unreadable(failure))
         raise
-    exit_with(result, exit_zero=exit_zero)
+    report.exit(result)
 
 
 class GateReport:
     """Prints the report of a result in the chosen format, and writes it to the chosen files."""
 
-    def __init__(self, format: str, output: Sequence[str], *, details: bool) -> None:
+    def __init__(self, options: GateReportOptions) -> None:
         """Check the options before anything is resolved.
 
         Raises:
             InputError: If there is no such format, or a file names none.
         """
-        check_format(format, among=CHECK_FORMATS.names)
-        if details and format != "text":
-            raise InputError(f"`--details` and `--format {format}` contradict each other", hint="take `--format text`")
-        self._format, self._details, self._files = format, details, _files(output)
+        check_format(options.format, among=CHECK_FORMATS.names)
+        if options.details and options.format != "text":
+            message = f"`--details` and `--format {options.format}` contradict each other"
+            raise InputError(message, hint="take `--format text`")
+        self._options, self._files = options, _files(options.outputs)
 
     def write(self, result: GateResult) -> None:
         """Print and write the report of a result."""
         for kind, path in self._files:
             write_atomically(path, CHECK_FORMATS.render(kind, result) + "\n")
-        presentation = Presentation(layout=report_layout(), details=self._details)
-        print_report(CHECK_FORMATS.render(self._format, result, presentation))
+        presentation = Presentation(layout=report_layout(), details=self._options.details)
+        print_report(CHECK_FORMATS.render(self._options.format, result, presentation))
 
-
-def exit_with(result: GateResult, *, exit_zero: bool) -> None:
-    """Say why a check is not complete, and end with its exit code; findings do not count for `exit_zero`."""
-    for name, error in result.failures:
-        if name:
-            say(f"target {name}:")
-        say_error(error)
-    if result.exit_code and not (exit_zero and result.exit_code == 1):
-        raise typer.Exit(result.exit_code)
+    def exit(self, result: GateResult) -> None:
+        """Say why a check is not complete, and end with its exit code."""
+        for name, error in result.failures:
+            if name:
+                say(f"target {name}:")
+            say_error(error)
+        if result.exit_code and not (self._options.exit_zero and result.exit_code == 1):
+            raise typer.Exit(result.exit_code)
 
 
 def _files(words: Sequence[str]) -> list[tuple[str, Path]]:

@@ -10,25 +10,24 @@ from typing import Annotated
 import typer
 
 from advisor import api
+from advisor.api.measurements.options import ExperimentOptions
 from advisor.api.options import ProjectOptions
-from advisor.cli.check import (
-    BaseOption,
-    DetailsOption,
-    ExitZeroOption,
-    GateFormatOption,
-    GateReport,
-    ReportFilesOption,
-    exit_with,
-)
-from advisor.cli.options import expand_options
+from advisor.cli.check import BaseOption, GateReport, GateReportOptions
+from advisor.cli.console import duration, say
+from advisor.cli.options import Only, expand_options
+from advisor.experiment.bisection import Combination
+from advisor.report.bisection import slowdown_text
 from knowledge.domain.errors import InputError
 
+_Limits = Annotated[ExperimentOptions, Only(("budget_seconds", "max_download_bytes", "max_disk_bytes", "max_load"))]
 _OPERATOR = re.compile(r"[=<>~!]")
 
 
 @expand_options
 def verdict(
     project: ProjectOptions,
+    limits: _Limits,
+    reported: GateReportOptions,
     changes: Annotated[
         list[str] | None,
         typer.Argument(metavar="[PACKAGE==VERSION]...", help="Versions that the lock is changed to."),
@@ -37,15 +36,12 @@ def verdict(
         str | None, typer.Option("--head", metavar="LOCK", help="Lock after the change (default: the project's).")
     ] = None,
     base: BaseOption = None,
-    format: GateFormatOption = "text",
-    output: ReportFilesOption = None,
-    details: DetailsOption = False,
-    exit_zero: ExitZeroOption = False,
 ) -> None:
     """Say what a change of the lock does to speed, for each target: better, worse, no difference, or not known.
 
     The change is the smallest one that has the named versions, or the difference between two locks. It also names
-    documented slow-downs, rules, the size, vulnerabilities, and what recovers a loss. Exit codes are those of `check`.
+    documented slow-downs, rules, the size, vulnerabilities, and what recovers a loss. With `--measure`, the project's
+    benchmark, or what stands for it, runs with both stacks. Exit codes are those of `check`.
     """
     words = [str(project.files.directory), *(changes or ())]
     upgrades, directories = [w for w in words if _OPERATOR.search(w)], [w for w in words if not _OPERATOR.search(w)]
@@ -55,7 +51,24 @@ def verdict(
         raise InputError(f"`{directories[1]}` does not say what to change", hint="write it as `torch==2.13.0`")
     directory = Path(directories[0] if directories else ".")
     files = replace(project.files, directory=directory, current=head or project.files.current)
-    report = GateReport(format, output or (), details=details)
-    with api.gate_session.open_verdict(replace(project, files=files), upgrades, base=base) as (result, _):
+    report = GateReport(reported)
+    project = replace(project, files=files)
+    with api.gate_session.open_verdict(project, upgrades, base=base) as (result, contexts):
+        if limits.budget_seconds:
+            result = api.measured_verdict.measured(project, limits, result, _say_state)
+        else:
+            result = api.measured_verdict.with_minutes(result, contexts)
         report.write(result)
-    exit_with(result, exit_zero=exit_zero)
+    report.exit(result)
+
+
+def _say_state(comparison: api.bisect.ProjectBisection, number: int, combination: Combination | None) -> None:
+    """Say what a measurement does now, and what is known."""
+    label = {"good": "before", "bad": "after"}.get(comparison.label(combination), comparison.label(combination))
+    slowdown = comparison.slowdown
+    known = (
+        f" | after: {slowdown_text(slowdown)} | {duration(comparison.bisection.seconds_left())} left"
+        if slowdown
+        else ""
+    )
+    say(f"round {number + 1}: {label}{known}")

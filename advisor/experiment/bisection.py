@@ -73,6 +73,7 @@ class Bisection:
         budget_seconds: Time until it ends.
         tolerance: Loss of speed that does not matter, as a fraction.
         confidence: Probability that all statements hold.
+        explains: Whether a loss or a failure is explained; else it ends once the two stacks are compared.
         notify: Called before each run with the round and the combination; ``None`` stands for the control.
         runs: The runs.
         controls: Runs of the good stack and of its control (A/A).
@@ -91,6 +92,7 @@ class Bisection:
     budget_seconds: float
     tolerance: float = 0.02
     confidence: float = CONFIDENCE
+    explains: bool = True
     notify: Callable[[int, Combination | None], None] = lambda *_: None
     runs: PairedRuns = field(default_factory=PairedRuns)
     controls: PairedRuns = field(default_factory=PairedRuns)
@@ -156,9 +158,9 @@ class Bisection:
 
     def _run(self) -> None:
         self.verdict = self.compare(self.whole)
-        if self.verdict == "failing":
+        if self.verdict == "failing" and self.explains:
             self._isolate(self._search_failure)
-        elif self.verdict == "slower":
+        elif self.verdict == "slower" and self.explains:
             self._isolate(self._search_loss)
         self.ending = "complete"
 

@@ -71,6 +71,7 @@ class GateCase:
         max_size: Largest admissible download of the lock, in bytes; `None` for no limit.
         settings: Run-time settings that may be recommended; `None` if none may.
         program: Identity of what `advisor advise --measure` would measure; empty if no lock has a certificate.
+        change: What the lock is if it is no file and no environment, for people.
     """
 
     name: str
@@ -82,6 +83,7 @@ class GateCase:
     max_size: int | None = None
     settings: TargetSettings | None = None
     program: str = ""
+    change: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -46,6 +46,8 @@ class Verdict:
         sizes: Bytes to download before and after; `None` if they are not known.
         resolved: Findings of the base that the change resolves.
         recoveries: What recovers a loss.
+        minutes: About how long a measurement on the target takes that would settle it; `None` if it is settled, or if
+            that is not known.
     """
 
     outcome: Outcome
@@ -59,6 +61,7 @@ class Verdict:
     sizes: tuple[int, int] | None = None
     resolved: tuple[Finding, ...] = ()
     recoveries: tuple[Recovery, ...] = ()
+    minutes: int | None = None
 
 
 def outcome_of(speed: Ratio, tolerance: float) -> Outcome:

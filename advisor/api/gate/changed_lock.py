@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from advisor.api.context import AdviceInputs, TargetContext
 from advisor.api.search import prepare_request
 from advisor.domain.requirement import RootRequirement
+from advisor.domain.words import quoted
 from advisor.gate.problem import without_pins
 from advisor.gate.scope import GateCase
 from advisor.gate.update import updated_lock
@@ -77,7 +78,8 @@ def with_upgrades(context: TargetContext, case: GateCase, upgrades: Sequence[Req
         raise no_stack_error(request, baseline=True) from None
     head = replace(before, lock=updated_lock(lock, optimum.stack), problem=request.problem)
     name = f"`{lock.path}`" if lock.path else "the newest stack"
-    return replace(case, head=head, base=(name, before), recommend=None)
+    change = f"the smallest change with {quoted([str(upgrade) for upgrade in upgrades])}"
+    return replace(case, head=head, base=(name, before), change=change)
 
 
 def _changed(roots: Sequence[RootRequirement], upgrades: Sequence[Requirement]) -> Iterator[RootRequirement]:

@@ -373,7 +373,7 @@ def _lock(context: TargetContext, shared: _Head) -> Lock:
             hint=f"create it with `advisor advise --target {context.name}`",
         )
     lock_path = files.current or (str(context.lock) if context.lock else None)
-    lock = read_current(lock_path, files.directory, context.target, names_unpinned=True)
+    lock = read_current(lock_path, files.directory, context.target, names_unpinned=shared.needs_lock)
     if lock is None and not shared.needs_lock:
         problem = context.problem
         return lock_from_stack(resolve_baseline(problem, IndexCandidates(shared.client, problem)))

@@ -23,12 +23,13 @@ from advisor.api.options import ProjectOptions
 from advisor.api.stores import open_writable_store
 from advisor.domain.progress import activity
 from advisor.experiment.bisection import GOOD, Bisection, Combination, PathSection, is_same_failure
-from advisor.experiment.stack_pair import StackDifference, StackPair
+from advisor.experiment.stack_pair import StackDifference, StackEnd, StackPair
+from advisor.locks.lock import Lock
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.ratio import Ratio
 
-_FEWEST_RUNS = 12
+FEWEST_RUNS = 12
 """Runs in which two stacks can differ clearly: the first ones, and three rounds with the control."""
 _MOST_SHARES = 1.1
 """Largest sum of the culprits' shares in the loss that noise explains."""
@@ -61,12 +62,14 @@ class ProjectBisection:
         machine: Where they run.
         bisection: Which stacks run next, and what is certain.
         minutes: Time that it took, with that of earlier bisections that counts.
+        budget_option: Option with the time that it may take, for messages.
     """
 
     pair: StackPair
     machine: MachineLaboratory
     bisection: Bisection
     minutes: float = 0.0
+    budget_option: str = "--budget"
 
     def run(self, notify: Callable[[int, Combination | None], None]) -> None:
         """Measure until the loss is explained, the time is over, or Ctrl-C.
@@ -111,14 +114,14 @@ class ProjectBisection:
         is_early = bisection.ending == "time" and not has_both
         if is_early or (bisection.ending == "good-failed" and machine.is_over_time):
             good, bad, budget = machine.seconds_of(0), machine.seconds_of(1), bisection.budget_seconds
-            least = math.ceil((bad + max(good, budget / 2 if machine.is_over_time else 0) * _FEWEST_RUNS) / 60)
+            least = math.ceil((bad + max(good, budget / 2 if machine.is_over_time else 0) * FEWEST_RUNS) / 60)
             takes = "one run takes longer"
             if not machine.is_over_time:
                 # The next run may build an environment, so later ones can be faster.
-                takes = f"{_FEWEST_RUNS} runs are needed; the next takes {good:.1f} s (good) or {bad:.1f} s (bad)"
+                takes = f"{FEWEST_RUNS} runs are needed; the next takes {good:.1f} s (good) or {bad:.1f} s (bad)"
             raise InputError(
                 f"the budget of {budget:g} s is too small: {takes}",
-                hint=f"two stacks need at least about `--budget {least}m`; a smaller benchmark needs less",
+                hint=f"two stacks need at least about `{self.budget_option} {least}m`; a smaller benchmark needs less",
             )
         if bisection.ending == "good-failed":
             raise InputError(
@@ -266,7 +269,36 @@ def open_bisection(
         NoStackError: If the project has no stack on a date.
         UnavailableError: If another experiment runs on this machine, or an index cannot be read.
     """
-    python = interpreter_here(options, "advisor bisect")
+
+    def read(ends: StackEnds) -> tuple[StackEnd, StackEnd]:
+        return ends.read(good, "--good"), ends.current() if bad is None else ends.read(bad, "--bad")
+
+    with _open(options, limits, read, "bisect") as bisection:
+        yield bisection
+
+
+@contextmanager
+def open_comparison(
+    options: ProjectOptions, limits: ExperimentOptions, *, before: Lock, after: Lock
+) -> Iterator[ProjectBisection]:
+    """Prepare the comparison of two locks alone, as :func:`open_bisection`: a loss is not explained."""
+
+    def read(ends: StackEnds) -> tuple[StackEnd, StackEnd]:
+        return ends.of_lock(before, "the base"), ends.of_lock(after, "the change")
+
+    with _open(options, limits, read, "verdict") as comparison:
+        comparison.bisection.explains, comparison.budget_option = False, "--measure"
+        yield comparison
+
+
+@contextmanager
+def _open(
+    options: ProjectOptions,
+    limits: ExperimentOptions,
+    read: Callable[[StackEnds], tuple[StackEnd, StackEnd]],
+    command: str,
+) -> Iterator[ProjectBisection]:
+    python = interpreter_here(options, f"advisor {command}")
     environments = cache_directory(options.indexes.cache_directory) / "environments"
     budget = limits.budget_seconds or 0.0
     with (
@@ -277,9 +309,7 @@ def open_bisection(
     ):
         ends = StackEnds(options=options, setup=setup)
         with activity("reading the stacks"):
-            good_end = ends.read(good, "--good")
-            bad_end = ends.current() if bad is None else ends.read(bad, "--bad")
-            pair = ends.pair(good_end, bad_end)
+            pair = ends.pair(*read(ends))
         machine = MachineLaboratory(
             setup=setup,
             program=program,

@@ -46,8 +46,8 @@ _LONGEST_PAUSE_SECONDS = 30.0
 _SAMPLES = 3
 """Samples of an indicator in a process."""
 _FIRST_RUN_SECONDS = 10.0
-_BUILD_SECONDS = 10.0
-_DOWNLOAD_BYTES_PER_SECOND = 20e6
+BUILD_SECONDS = 10.0
+DOWNLOAD_BYTES_PER_SECOND = 20e6
 _UNPACKED_FACTOR = 4.0
 """Size of an environment over that of its wheels, about."""
 _LEAST_TIMEOUT_SECONDS = 30.0
@@ -250,7 +250,7 @@ class MachineLaboratory(Laboratory):
             return 2 * run if self._fills_caches(arm) else run
         missing = [c for c in self.arms[arm].stack if not any((c.name, c.version) in other for other in built)]
         size = sum(c.file.size or 0 for c in missing)
-        return 2 * run + _BUILD_SECONDS + size / _DOWNLOAD_BYTES_PER_SECOND
+        return 2 * run + BUILD_SECONDS + size / DOWNLOAD_BYTES_PER_SECOND
 
     def earlier_runs(self, arm: int) -> Iterator[tuple[int, ArmRun]]:
         """Yield the runs of an arm in earlier experiments: with an equal stack, and equal settings in the same way.

@@ -120,11 +120,19 @@ class StackEnds:
 
     def _of_lock(self, path: Path, name: str) -> StackEnd:
         python = self._interpreter(path)
-        lock = read_lock(path, self._target(python))
+        return self.of_lock(read_lock(path, self._target(python)), name, python)
+
+    def of_lock(self, lock: Lock, name: str, python: str = "") -> StackEnd:
+        """Return the stack of a lock that was read, by default for the interpreter of the project.
+
+        Raises:
+            InputError: If it cannot be measured on this machine.
+        """
+        python = python or self.setup.python
         for text, _ in lock.obstacles:
             raise InputError(f"`{name}` cannot be installed on this machine: the lock {text}", hint=_HINT)
         stack = self._stack(lock, name, python)
-        settings, notes = _settings(path, stack)
+        settings, notes = _settings(lock.path, stack)
         return self._end(name, python, stack, settings, notes)
 
     def _end(
@@ -219,9 +227,9 @@ class StackEnds:
         return self._sources[python]
 
 
-def _settings(lock: Path, stack: CandidateStack) -> tuple[dict[str, Scalar], tuple[str, ...]]:
+def _settings(lock: Path | None, stack: CandidateStack) -> tuple[dict[str, Scalar], tuple[str, ...]]:
     """Return the run-time settings of a lock that its frameworks have, and notes about those that are not measured."""
-    recorded = read_settings(lock)
+    recorded = read_settings(lock) if lock is not None and lock.is_file() else None
     if recorded is None:
         return {}, ()
     values: dict[str, Scalar] = {}

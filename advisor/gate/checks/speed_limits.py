@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.domain.words import speed_text, workload_text
+from advisor.domain.words import ends_text, speed_text, workload_text
 from advisor.gate.checks.certificate import is_measured
 from advisor.gate.findings import Cause, Finding
 from advisor.gate.recommendation import RecommendedStack
@@ -32,6 +32,17 @@ def check_regression(scope: Scope) -> Iterator[Finding]:
     )
     cause = Cause.of(performance_versions(scope.lock.versions))
     yield scope.finding("ADV007", message, package=slower.package, cause=cause)
+
+
+def check_known_effect(scope: Scope) -> Iterator[Finding]:
+    """Yield that the effect of other versions of frameworks is not known."""
+    verdict = scope.verdict
+    if verdict is None or verdict.outcome != "not-known" or not verdict.has_frameworks or is_measured(scope):
+        return
+    speed = verdict.speed
+    reason = verdict.reason or (f"it becomes {ends_text(speed)} times as fast" if speed else "")
+    message = f"what the change does to speed is not known: {reason}"
+    yield scope.finding("ADV041", message, cause=Cause.of(performance_versions(scope.lock.versions)))
 
 
 def check_setting_regression(scope: Scope) -> Iterator[Finding]:
@@ -74,4 +85,4 @@ def exceeds_gap(prediction: Prediction, allowed: float) -> bool:
     return prediction.speedup > 1 + allowed and prediction.low > 1
 
 
-CHANGE_CHECKS = (check_regression, check_setting_regression)
+CHANGE_CHECKS = (check_regression, check_known_effect, check_setting_regression)

@@ -98,6 +98,14 @@ def speed_of_base(speed: Ratio) -> str:
     return f"{ratio_text(speed.speedup)} times as fast as the base {interval_text(speed)}"
 
 
+def describe_measurement(verdict: Verdict) -> str:
+    """Return how long a measurement would take that settles a verdict; empty if it is settled or that is not known."""
+    if verdict.minutes is None:
+        return ""
+    minutes = count(verdict.minutes, "more minute" if verdict.is_measured else "minute")
+    return f"about {minutes} on the target would tell: `advisor verdict --measure {verdict.minutes}m`"
+
+
 def describe_sizes(verdict: Verdict) -> str:
     """Return the download before and after a change; empty if it is not known or equal."""
     if verdict.sizes is None or verdict.sizes[0] == verdict.sizes[1]:

@@ -105,6 +105,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "comparisons": verdict.rows,
         "reports": verdict.reports,
         "measured": verdict.is_measured,
+        "minutes": verdict.minutes,
         "bytes_before": before,
         "bytes_after": after,
         "resolved": [_finding(finding, finding.fingerprint) for finding in verdict.resolved],

@@ -12,6 +12,7 @@ from advisor.report.check.summary import (
     count_findings,
     describe_changes,
     describe_gap,
+    describe_measurement,
     describe_prediction,
     describe_recovery,
     describe_setting,
@@ -87,6 +88,7 @@ def _verdict(verdict: Verdict, prediction: Prediction | None) -> Iterator[str]:
     mark = {"better": "🟢", "worse": "🔴", "no-difference": "⚪", "not-known": "❔"}[verdict.outcome]
     yield from ("", f"**{mark} Verdict: {describe_verdict(verdict, prediction)}.**")
     items = [f"Recovery: {describe_recovery(recovery)}{_link(recovery.source)}" for recovery in verdict.recoveries]
+    items += [f"Measurement: {text}" for text in filter(None, [describe_measurement(verdict)])]
     items += [f"Size: {size}" for size in filter(None, [describe_sizes(verdict)])]
     items += [f"Resolves {f.code} {gate_codes()[f.code].name}: {f.message}{_link(f.source)}" for f in verdict.resolved]
     if items:

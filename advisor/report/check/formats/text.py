@@ -17,6 +17,7 @@ from advisor.report.check.summary import (
     count_findings,
     describe_changes,
     describe_gap,
+    describe_measurement,
     describe_prediction,
     describe_recovery,
     describe_setting,
@@ -120,7 +121,10 @@ def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
     lock = case.head.lock
     name = f"{case.name}, " if case.name else ""
     yield TextRow(label="target", cells=(f"{name}{target_line(case.head.problem.target)}",))
-    yield TextRow(label="lock", cells=(f"{lock.path or 'the environment'}, {count(len(lock.packages), 'package')}",))
+    yield TextRow(
+        label="lock",
+        cells=(f"{case.change or lock.path or 'the environment'}, {count(len(lock.packages), 'package')}",),
+    )
     if target_result.comparison is not None:
         yield from _comparison(target_result.comparison, target_result.verdict, details=details)
     if target_result.recommended is not None:
@@ -148,6 +152,7 @@ def _comparison(comparison: LockComparison, verdict: Verdict | None, *, details:
     yield from _first("settings", settings, most)
     if verdict is not None:
         yield from labelled("recovery", [_recovery_text(recovery, details=details) for recovery in verdict.recoveries])
+        yield from labelled("measure", filter(None, [describe_measurement(verdict)]))
         yield from labelled("size", filter(None, [describe_sizes(verdict)]))
         yield from _first("resolves", [(f"{f.message} [{f.code}]",) for f in verdict.resolved], most)
 
