@@ -241,6 +241,6 @@ def question_text(question: MemoryQuestion) -> str:
     words.append(run.precision)
     if run.is_training:
         words.append(f"{run.optimizer}{', checkpointing' if run.is_checkpointed else ''}")
-    divided = ", weights and states divided among all of a machine" if question.is_sharded else ""
+    divided = ", weights and states divided" if question.is_sharded else ""
     other = "; the times are those of the workload, not of this model" if question.is_other else ""
     return f"{', '.join(words)}; on each accelerator{divided}{other}"
