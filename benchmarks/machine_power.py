@@ -1,14 +1,19 @@
 """Holds out published machines with a power meter, and prints how well their power is predicted.
 
     python -m benchmarks.machine_power
+    python -m benchmarks.machine_power FOLDER
 
-Each group is predicted from all others. The baseline is the power limit of the accelerators alone.
+Each group is predicted from all others. The baseline is the power limit of the accelerators alone. With the folder of
+the kernels that https://github.com/ai-dynamo/aiconfigurator publishes (Parquet), it prints their median share of the
+limit of power instead.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -24,8 +29,31 @@ GROUPS: dict[str, Callable[[MeteredMachine], object]] = {
 }
 
 
+KERNELS = {
+    "attention-generation": "attention of one token",
+    "gemm": "products of matrices",
+    "attention-context": "attention of the prompt",
+}
+KERNEL_GPU = "b200_sxm"
+
+
+def kernel_lines(folder: Path) -> None:
+    """Print the median share of the limit of power that published kernels take."""
+    import pyarrow.parquet
+
+    for name, text in KERNELS.items():
+        columns = ["gpu", "backend", "power", "power_limit"]
+        table = pyarrow.parquet.read_table(folder / f"{name}.parquet", columns=columns).to_pylist()
+        rows = [row for row in table if row["gpu"] == KERNEL_GPU and row["backend"] == "trtllm" and row["power"]]
+        shares = [row["power"] / row["power_limit"] for row in rows]
+        print(f"{text}: {np.median(shares):.0%} of {len(shares)} shapes on {KERNEL_GPU}")
+
+
 def main() -> None:
     """Hold out and print."""
+    if len(sys.argv) > 1:
+        kernel_lines(Path(sys.argv[1]))
+        return
     with open_knowledge_base("sqlite://") as store:
         rows = power_rows(store.observations(indicator=POWER))
     model = PowerModel(metered_machines(rows))

@@ -40,7 +40,7 @@ from knowledge.estimate.model_cache import (
     shipped_scaling_variances,
 )
 from knowledge.estimate.scaling_model import MACHINE, Enlargement, ScalingModel, configuration_of, link_of
-from knowledge.estimate.time_levels import ROW, fit_levels, spreads_of
+from knowledge.estimate.time_levels import ROW, fit_levels, spreads_of, years_of
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
 from knowledge.evidence.accelerator_rows import DEFAULT, MLPERF, SHORT, TO_QUALITY, AcceleratorRow, load_rows
 from knowledge.evidence.scaling_pairs import ScalingPair, scaling_pairs
@@ -250,7 +250,8 @@ def held_out_times(rows: Sequence[AcceleratorRow]) -> tuple[list[Time], int]:
             if not others:
                 alone += len(listed)
                 continue
-            result = published.times([machine_of(row) for row in listed], tasks=[task], regime=MLPERF)
+            year = years_of(listed)[0]
+            result = published.times([machine_of(row) for row in listed], tasks=[task], regime=MLPERF, year=year)
             work = statistics.median(math.log(row.seconds) + peak_rate(row) for row in others)
             models = {row.accelerator for row in others}
             for place, row in enumerate(listed):

@@ -39,6 +39,7 @@ from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.identity import content_hash, plain
 from knowledge.domain.ratio import Ratio
+from knowledge.estimate.catalogue import parameters_of_task
 from knowledge.estimate.machine_power import LEAST_MACHINES, PowerModel, metered_machines
 from knowledge.estimate.machine_times import MachineSize, MachineTimes, PublishedTimes, ReferenceTime
 from knowledge.estimate.model_cache import shipped_level_variances, shipped_ratio_variances, shipped_scaling_variances
@@ -63,6 +64,8 @@ _JOULES = 3.6e6
 """Joules of a kilowatt-hour."""
 MOST_NODES = 10_000
 """Largest number of machines; the largest published training has 11 616 accelerators."""
+_LEAST_BYTES = 2
+"""Bytes of a weight in 16 bits: a training needs gradients, states and activations, too."""
 _NOT_IN_REGIME = {
     DEFAULT: "nothing is published in float32 or TF32; `--allow reduced-precision` takes the times of 16 bits",
     SHORT: "nothing is published in mixed precision or 16 bits",
@@ -111,6 +114,7 @@ class MachineChoice:
         energy: Energy of the items in joules, or as relative as the time; ``None`` if time or power are not known.
         rows: Number of published times of its accelerator at the workload.
         need: What the model needs of the memory of each accelerator; ``None`` if no option asks for it.
+        beyond: That nobody published a training on so few or so many accelerators; empty if somebody did.
     """
 
     name: str
@@ -128,6 +132,7 @@ class MachineChoice:
     energy: Ratio | None = None
     rows: int = 0
     need: MemoryNeed | None = None
+    beyond: str = ""
 
     @property
     def accelerators(self) -> Accelerator | None:
@@ -264,7 +269,9 @@ def choose_hardware(
     contexts, workload = _contexts(options, choice, prices, published)
     allowed = {word for context in contexts.values() if context is not None for word in context.options.allow}
     regime = SHORT if REDUCED_PRECISION in allowed.union(options.resolution.allow) else DEFAULT
-    question = read_question(memory or MemoryOptions(), workload, is_reduced=regime == SHORT)
+    # Submitters to MLPerf choose the precision, and train in a shorter one.
+    is_reduced = regime == SHORT or choice.to_quality
+    question = read_question(memory or MemoryOptions(), workload, is_reduced=is_reduced)
     stacks = _stacks(options, contexts)
     machines = [
         _machine(name, context.target.hardware if context else find_profile(name), choice, stacks.get(name, ()))
@@ -275,6 +282,7 @@ def choose_hardware(
     tasks = _tasks(workload)
     if choice.to_quality:
         tasks, regime = _trained_task(workload, published), MLPERF
+        machines = [_for_training(machine, tasks[0], published.rows) for machine in machines]
     timed, machines = _timed(machines, published, memo, tasks, regime)
     times = timed.times
     if choice.budget is not None and (times is None or times.level is None):
@@ -522,7 +530,9 @@ def _machine(
 ) -> MachineChoice:
     """Return a machine with its stack, or why it cannot run one."""
     accelerators = hardware.accelerators[0] if hardware.accelerators else None
-    obstacle = stack.message if isinstance(stack, AdvisorError) else ""
+    obstacle = ""
+    if isinstance(stack, AdvisorError):
+        obstacle = f"{stack.message}{f' ({stack.hint})' if stack.hint else ''}"
     memory = accelerators.memory_bytes if accelerators else hardware.memory_bytes
     if not obstacle and accelerators and not isinstance(stack, AdvisorError) and _leaves_idle(stack, hardware):
         obstacle = f"the best stack has no build for its accelerator: {', '.join(map(str, _builds(stack)))}"
@@ -543,6 +553,28 @@ def _with_need(machine: MachineChoice, question: MemoryQuestion) -> MachineChoic
     """Return a machine with what the model needs of its memory, and with an obstacle if it does not fit."""
     need = question.need(machine.hardware.accelerators, machine.nodes)
     return replace(machine, need=need, obstacle=machine.obstacle or (need.obstacle if need else ""))
+
+
+def _for_training(machine: MachineChoice, task: Task, rows: Iterable[AcceleratorRow]) -> MachineChoice:
+    """Return a machine for a training to a quality, with an obstacle if its accelerators cannot hold the weights."""
+    accelerators = machine.accelerators
+    if accelerators is None:
+        return machine
+    number = accelerators.count * machine.nodes
+    parameters, memory = parameters_of_task(task[0]), accelerators.memory_bytes
+    least = math.ceil(parameters * _LEAST_BYTES) if parameters is not None else 0
+    if not machine.obstacle and memory is not None and memory * number < least:
+        reason = (
+            f"the weights of `{task[0]}` need {memory_text(least)} in 16 bits; all its accelerators together have "
+            f"{memory_text(memory * number)}"
+        )
+        return replace(machine, obstacle=reason)
+    counts = [row.count for row in rows if (row.task, row.mode, row.unit) == (*task, TO_QUALITY)]
+    if min(counts) <= number <= max(counts):
+        return machine
+    return replace(
+        machine, beyond=f"beyond the published trainings, of {min(counts):,} to {max(counts):,} accelerators"
+    )
 
 
 def _builds(stack: Sequence[StackOnMachine]) -> list[Build]:
@@ -661,8 +693,8 @@ def _priced(
     cost = seconds.times(_exactly(hourly * machine.nodes / _HOUR)) if seconds is not None and hourly else None
     energy = seconds.times(machine.power) if seconds is not None and machine.power is not None else None
     obstacle = machine.obstacle
-    if not obstacle and choice.budget is not None and cost is not None and cost.speedup > choice.budget:
-        obstacle = f"costs {_digits(cost)} {prices.currency}, more than the budget of {choice.budget:g}"
+    if not obstacle and choice.budget is not None and cost is not None and cost.low > choice.budget:
+        obstacle = f"costs at least {cost.low:.3g} {prices.currency}, more than the budget of {choice.budget:g}"
     return replace(machine, seconds=seconds, price=price, cost=cost, energy=energy, obstacle=obstacle)
 
 
@@ -699,11 +731,6 @@ def _power_ratio(one: MachineChoice, other: MachineChoice) -> Ratio:
     if one.accelerators == other.accelerators:
         return _exactly(one.nodes / other.nodes)
     return one.power.over(other.power)
-
-
-def _digits(amount: Ratio) -> str:
-    mean = amount.speedup
-    return f"{mean:.3g}"
 
 
 def _exactly(value: float) -> Ratio:

@@ -546,7 +546,7 @@ MOST_GRAMS = 1e4
 
 
 def read_intensity(text: str) -> float:
-    """Read a carbon intensity in grams for a kWh, from 0 to :data:`MOST_GRAMS`.
+    """Read a carbon intensity in grams for a kWh, from 0.001 to :data:`MOST_GRAMS`.
 
     Raises:
         InputError: If it is not one.

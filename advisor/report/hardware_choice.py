@@ -95,6 +95,7 @@ def ranked_rows(choice: HardwareChoice) -> list[RankedRow]:
             *_energies(choice, machine),
             *([stack_text(machine.stack)] if with_stack else []),
             *_needs(machine),
+            *filter(None, [machine.beyond]),
         ]
         rows.append(
             RankedRow(
@@ -111,14 +112,15 @@ def ranked_rows(choice: HardwareChoice) -> list[RankedRow]:
 def _work(choice: HardwareChoice) -> str:
     """Return how much is computed."""
     level = choice.level
-    items = f"{choice.items:,.0f}" if choice.items < 1e6 else f"{choice.items / 1e6:g} million"
+    number = f"{choice.items:,.0f}" if choice.items < 1e6 else f"{choice.items / 1e6:g} million"
     if choice.times is not None and level is None:
         return "relative to the first machine: nobody published how long an item takes, or sources disagree"
     if level is None:
-        return f"{items} items"
+        return f"{number} {'item' if choice.items == 1 else 'items'}"
     if level.unit == TO_QUALITY:
-        return f"{count(round(choice.items), 'training')} of {level.task} to the quality that MLPerf requires"
-    return f"{items} {level.unit} of {level.task}, {level.mode}"
+        trainings = f"{number} {'training' if choice.items == 1 else 'trainings'}"
+        return f"{trainings} of {level.task} to a quality that MLPerf required"
+    return f"{number} {level.unit} of {level.task}, {level.mode}"
 
 
 def _basis(choice: HardwareChoice) -> Iterator[str]:
@@ -220,7 +222,7 @@ def _energies(choice: HardwareChoice, machine: MachineChoice) -> Iterator[str]:
         return
     energy = machine.energy
     if energy is None:
-        yield from _bound(machine)
+        yield from _bound(machine) if machine.energy_bound is not None else ["power not known"]
         return
     if choice.objective != ENERGY:
         yield with_unit(energy, _WATT_HOURS)
@@ -372,6 +374,7 @@ def _machine_record(choice: HardwareChoice, machine: MachineChoice) -> dict[str,
             "source": price.source,
         },
         "published_times": machine.rows,
+        "beyond_published": machine.beyond or None,
         "first_is_better": machine is not first and choice.is_better(first, machine),
         "is_dominated": choice.is_dominated(machine),
         **({"memory_need": _need_record(machine.need)} if machine.need is not None else {}),

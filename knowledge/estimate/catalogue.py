@@ -85,6 +85,7 @@ class CatalogueEntry:
         task: What it computes.
         modes: What the suite times.
         published: Published size.
+        published_task: Name of the model in published times; empty if there are none.
         represented_by: Whole models and operations that represent it; empty if there are none.
         closeness: How close they are.
         note: What differs, or why nothing represents it.
@@ -98,6 +99,7 @@ class CatalogueEntry:
     task: str
     modes: tuple[EntryMode, ...]
     published: PublishedSize
+    published_task: str
     represented_by: tuple[Representation, ...]
     closeness: Closeness
     note: str
@@ -116,6 +118,7 @@ class _Group:
     closeness: Closeness
     versions: str = ""
     published: PublishedSize = PublishedSize()
+    published_task: str = ""
     represented_by: tuple[Representation, ...] = ()
     note: str = ""
     source: str = ""
@@ -187,6 +190,7 @@ class BenchmarkSuite:
                 task=group.task,
                 modes=group.modes,
                 published=group.published,
+                published_task=group.published_task,
                 represented_by=group.represented_by,
                 closeness=group.closeness,
                 note=group.note,
@@ -228,6 +232,12 @@ def benchmark_catalogue() -> tuple[CatalogueEntry, ...]:
     if duplicates := {key for key in keys if keys.count(key) > 1}:
         raise InputError(f"the catalogue contains `{min(duplicates)}` twice")
     return tuple(entries)
+
+
+def parameters_of_task(task: str) -> float | None:
+    """Return the number of parameters of a model in published times; ``None`` if the catalogue does not state it."""
+    listed = (e.published.parameters for e in benchmark_catalogue() if task and e.published_task == task)
+    return next(listed, None)
 
 
 def find_suite(name: str) -> BenchmarkSuite | None:

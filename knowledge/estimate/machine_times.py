@@ -31,7 +31,7 @@ from knowledge.estimate.accelerator_ratio import (
 )
 from knowledge.estimate.gain_space import Array
 from knowledge.estimate.scaling_model import Enlargement, ScalingModel, configuration_of
-from knowledge.estimate.time_levels import TimePrior, spread_variances
+from knowledge.estimate.time_levels import TimePrior, spread_variances, years_of
 from knowledge.evidence.accelerator_pairs import AcceleratorPair
 from knowledge.evidence.accelerator_rows import MLPERF, TO_QUALITY, AcceleratorRow
 
@@ -164,14 +164,29 @@ class PublishedTimes:
         tasks = [task for task in tasks if task in published]
         return self.times(machines, tasks=tasks, regime=regime) if tasks else None
 
-    def times(self, machines: Sequence[MachineSize], *, tasks: Sequence[tuple[str, str]], regime: str) -> MachineTimes:
+    def times(
+        self,
+        machines: Sequence[MachineSize],
+        *,
+        tasks: Sequence[tuple[str, str]],
+        regime: str,
+        year: int | None = None,
+    ) -> MachineTimes:
         """Predict the times of machines at a workload, also if nothing is published for its tasks.
 
-        The arguments are those of :meth:`predict`.
+        The other arguments are those of :meth:`predict`.
+
+        Args:
+            machines: The machines.
+            tasks: Task and mode of each part of the workload.
+            regime: One of the regimes.
+            year: Year of the software of trainings to a quality; by default the newest published one.
         """
         rows = self.typical(tasks, regime)
         usual = _usual(rows, machines)
         prior = self.prior([*machines, usual], rows, tasks=tasks, regime=regime)
+        if year is not None:
+            prior = prior.of_year(year)
         variances = None
         if rows:
             # Trainings to a quality are the same for all, which nobody knows of items.
@@ -223,10 +238,12 @@ class PublishedTimes:
         sizes, losses = self.scaling.predict(
             [replace(one, few=usual.total, seconds=own) for one, own in zip(every, seconds, strict=True)]
         )
+        years = years_of(rows) or [0]
         totals = [*(row.count for row in rows), *(machine.total for machine in machines)]
         return TimePrior(
             rows=rows,
             places=places,
+            years=np.array([*years[: len(rows)], *[max(years)] * len(machines)]) - min(years),
             speeds=speeds,
             errors=errors,
             sizes=sizes + np.log(totals) - math.log(usual.total),

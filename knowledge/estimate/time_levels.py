@@ -1,17 +1,18 @@
 """The times of machines, given published times of a task that differ in their level.
 
 A published time is that of a usual machine, divided by its speed relative to that machine. Each publisher, each
-configuration and each accelerator has a level of its own at a task, and so has the user's program. Published times that
-are far from what the others predict count less.
+configuration and each accelerator has a level of its own at a task, and so has the user's program. The level of a task
+also changes from year to year, because its software becomes faster: it is a random walk with a drift, and the user's
+program is of the newest published year. Published times that are far from what the others predict count less.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,11 +29,17 @@ of 8: few were published by several (`python -m benchmarks.machine_times`). The 
 WIDEST_SPREAD = math.log(4)
 """Largest standard deviation between configurations: beyond it, sources count different items, such as batches. The
 bound is a judgement."""
-LEVELS = (PUBLISHER, CONFIGURATION, ACCELERATOR, ROW) = ("publisher", "configuration", "accelerator", "row")
-"""What has a level of its own at a task."""
+LEVELS = (PUBLISHER, CONFIGURATION, ACCELERATOR, YEAR, ROW) = (
+    *("publisher", "configuration", "accelerator"),
+    *("year", "row"),
+)
+"""What has a level of its own at a task; the variance of a year is that of the step from one year to the next."""
+DRIFT = "drift"
+"""Name of the mean step of the logarithm of a time from one year to the next, with the variances."""
 _LEAST = 0.01**2
 _TYPICAL, _LOOSE = 0.1**2, 2.5
 """Mean and standard deviation, of its logarithm, of the prior of a variance."""
+_DRIFT_STEPS = 2
 _ANY_LEVEL = 10.0**2
 """Variance of the logarithm of a time of which nothing is known."""
 
@@ -44,6 +51,7 @@ class TimePrior:
     Attributes:
         rows: The published rows of a task.
         places: Number of the accelerator of each row and machine (m + n,).
+        years: Years of each row and machine since the first row (m + n,).
         speeds: Log speeds of accelerators at each task (k, a).
         errors: Their covariances (k, a, k, a).
         sizes: Log speeds of all accelerators of each row and machine together, relative to one (m + n,).
@@ -54,12 +62,19 @@ class TimePrior:
 
     rows: Sequence[AcceleratorRow]
     places: Array
+    years: Array
     speeds: Array
     errors: Array
     sizes: Array
     losses: Array
     typical: int
     configuration: float
+
+    def of_year(self, year: int) -> TimePrior:
+        """Return the same for machines with software of a year; before the first row it is that of the first one."""
+        number = len(self.rows)
+        since = max(0, year - min(years_of(self.rows), default=year))
+        return replace(self, years=np.array([*self.years[:number], *[since] * (len(self.years) - number)]))
 
     @property
     def levels(self) -> Array:
@@ -86,6 +101,7 @@ class TimePrior:
             PUBLISHER: equal([row.publisher for row in self.rows]),
             CONFIGURATION: equal([configuration_of(row) for row in self.rows]),
             ACCELERATOR: equal([row.accelerator for row in self.rows]),
+            YEAR: _walk(self.years[: len(self.rows)], self.years[: len(self.rows)]),
             ROW: np.eye(len(self.rows)),
         }
 
@@ -93,7 +109,7 @@ class TimePrior:
         """Return the log times of the machines; their program is like that of any of the tasks.
 
         Args:
-            variances: Variances of :data:`LEVELS`; ``None`` for times relative to the usual machine.
+            variances: Variances of :data:`LEVELS`, and the drift; ``None`` for times relative to the usual machine.
 
         Returns:
             Means (n,) and covariances (n, n).
@@ -108,23 +124,41 @@ class TimePrior:
         ]
         if variances is not None:
             parts = self.parts()
-            effects = self.effects() + sum(variances[name] * parts[name] for name in (PUBLISHER, ACCELERATOR))
+            effects = self.effects() + sum(variances[name] * parts[name] for name in (PUBLISHER, ACCELERATOR, YEAR))
             noise = self.noise() + sum(variances[name] * parts[name] for name in (CONFIGURATION, ROW))
-            centre = self.levels.mean()
-            inverse = robust_inverse(effects, noise, self.levels - centre, np.ones(number, dtype=bool))
+            levels = self.levels - variances[DRIFT] * self.years[:number]
+            centre = levels.mean()
+            inverse = robust_inverse(effects, noise, levels - centre, np.ones(number, dtype=bool))
+            years, asked_years = self.years[:number], self.years[number:]
             own = variances[PUBLISHER] + variances[CONFIGURATION] + variances[ACCELERATOR] * same + _ANY_LEVEL
+            own = own + variances[YEAR] * _walk(asked_years, asked_years)
             common = self.losses[number:, :number] + variances[ACCELERATOR] * (asked[:, None] == known) + _ANY_LEVEL
+            common = common + variances[YEAR] * _walk(asked_years, years)
             for task in range(len(means)):
                 cross = self.errors[task][:, self.typical][np.ix_(asked, known)] + common
                 weights = cross @ inverse
-                means[task] += centre + weights @ (self.levels - centre)
+                means[task] += centre + weights @ (levels - centre) + variances[DRIFT] * asked_years
                 covariances[task] += own - weights @ cross.T
         centred = means - means.mean(axis=0)
         return means.mean(axis=0), np.mean(covariances, axis=0) + centred.T @ centred / len(means)
 
 
+def years_of(rows: Sequence[AcceleratorRow]) -> list[int]:
+    """Return the year of the source of each row: the most frequent one, because single dates of logs are wrong."""
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    for row in rows:
+        counts[row.source][row.year] += 1
+    return [min(counts[row.source], key=lambda year: (-counts[row.source][year], year)) for row in rows]
+
+
+def _walk(one: Array, other: Array) -> Array:
+    """Return the covariances of a random walk with steps of unit variance between two sequences of years."""
+    least: Array = np.minimum(one[:, None], other)
+    return least
+
+
 def fit_levels(priors: Sequence[TimePrior]) -> dict[str, float]:
-    """Return the variance of each of :data:`LEVELS` that maximises the marginal likelihood.
+    """Return the variance of each of :data:`LEVELS` that maximises the marginal likelihood, and the drift.
 
     Args:
         priors: What is known of the published times of each task.
@@ -138,9 +172,15 @@ def fit_levels(priors: Sequence[TimePrior]) -> dict[str, float]:
         parts[:, own, own] = [prior.parts()[name] for name in LEVELS]
         start = own.stop
     values = np.concatenate([prior.levels - prior.levels.mean() for prior in priors])
-    count = len(LEVELS)
-    fitted = maximise_likelihood(values, parts, known, [_TYPICAL] * count, [_LOOSE] * count, [_LEAST] * count)
-    return dict(zip(LEVELS, fitted, strict=True))
+    years = np.concatenate([prior.years[: len(prior.rows)] for prior in priors]).astype(float)
+    count, drift = len(LEVELS), 0.0
+    for _ in range(_DRIFT_STEPS):
+        # The variances depend little on the drift, which is that of generalised least squares.
+        rest = values - drift * years
+        fitted = maximise_likelihood(rest, parts, known, [_TYPICAL] * count, [_LOOSE] * count, [_LEAST] * count)
+        weights = np.linalg.solve(known + np.tensordot(fitted, parts, axes=1), years)
+        drift = float(weights @ values / (weights @ years)) if years.any() else 0.0
+    return {**dict(zip(LEVELS, fitted, strict=True)), DRIFT: drift}
 
 
 def spread_variances(prior: TimePrior, *, row: float) -> dict[str, float] | None:
@@ -157,7 +197,7 @@ def spread_variances(prior: TimePrior, *, row: float) -> dict[str, float] | None
     between, within = max(PUBLISHER_SPREAD, own_between), max(CONFIGURATION_SPREAD, own_within)
     if math.hypot(between, within) > WIDEST_SPREAD:
         return None
-    return {PUBLISHER: between**2, CONFIGURATION: within**2, ACCELERATOR: 0.0, ROW: row}
+    return {PUBLISHER: between**2, CONFIGURATION: within**2, ACCELERATOR: 0.0, YEAR: 0.0, ROW: row, DRIFT: 0.0}
 
 
 def spreads_of(rows: Sequence[AcceleratorRow], levels: Sequence[float]) -> tuple[float, float]:

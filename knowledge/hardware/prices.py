@@ -132,15 +132,21 @@ def read_prices(paths: Sequence[Path], *, date: datetime.date | None = None) -> 
 
     Raises:
         InputError: If a file cannot be read or is not a list of prices, if a price is negative, has no date or is of a
-            machine that nobody knows, or if the files have several currencies.
+            machine that nobody knows, if a date is in the future, or if the files have several currencies.
     """
     left_out: dict[str, int] = defaultdict(int)
     prices: dict[tuple[str, str], MachinePrice] = {}
     currencies: dict[str, Path] = {}
+    # Somewhere it is tomorrow already.
+    tomorrow = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=1)
     for path in paths:
         of_file: dict[tuple[str, str], MachinePrice] = {}
         is_catalogue = path.suffix.lower() == ".csv"
         for price in _catalogue(path, date, left_out) if is_catalogue else _own_file(path, date):
+            if price.date > tomorrow:
+                raise InputError(
+                    f"`{path}`: the date of the price of `{price.machine}`, {price.date}, is in the future"
+                )
             currencies.setdefault(price.currency, path)
             key = (price.machine, price.region)
             # A catalogue has a row for each availability zone, and may have several rows of an instance.

@@ -17,7 +17,7 @@ from knowledge.estimate.model_cache import (
     shipped_scaling_variances,
 )
 from knowledge.estimate.scaling_model import EFFECTS, ROW, Enlargement, ScalingModel, fit_scaling
-from knowledge.estimate.time_levels import ACCELERATOR, CONFIGURATION, LEVELS, PUBLISHER, fit_levels
+from knowledge.estimate.time_levels import ACCELERATOR, CONFIGURATION, DRIFT, LEVELS, PUBLISHER, fit_levels
 from knowledge.evidence.accelerator_pairs import accelerator_pairs
 from knowledge.evidence.accelerator_rows import DEFAULT, MLPERF, TO_QUALITY, accelerator_rows, load_rows
 from knowledge.evidence.scaling_pairs import scaling_pairs
@@ -182,10 +182,36 @@ def test_the_time_of_a_training_to_a_quality_is_predicted() -> None:
 def test_variances_of_levels_are_fitted() -> None:
     variances = fit_levels(trained().quality_priors())
 
-    assert set(variances) == set(LEVELS)
+    assert set(variances) == {*LEVELS, DRIFT}
+    # All are of one year.
+    assert variances[DRIFT] == 0
     # The submitters differ by 8 % at each accelerator alike.
     assert 0.03 < math.sqrt(variances[PUBLISHER] + variances[CONFIGURATION]) < 0.2
     assert math.sqrt(variances[ACCELERATOR]) < 0.1
+
+
+def test_software_becomes_faster_from_year_to_year() -> None:
+    times, step = trained(), math.log(0.8)
+    first = min(row.year for row in times.rows)
+    later = [
+        replace(row, source=f"round {age}", year=first + age, seconds=row.seconds * math.exp(step * age))
+        for row in times.rows
+        for age in range(4)
+    ]
+    grown = replace(times, rows=later)
+    fitted = fit_levels(grown.quality_priors())
+    old_only = [row for row in later if row.year == first or row.accelerator != "a100-sxm4-40gb"]
+
+    predicted = replace(grown, rows=old_only, levels=fitted).times(
+        [MachineSize(accelerator="a100-sxm4-40gb", count=8)], tasks=[("resnet50", "training")], regime=MLPERF
+    )
+
+    old = [row.seconds for row in times.rows if (row.accelerator, row.count) == ("a100-sxm4-40gb", 8)]
+    truth = statistics.median(old) * math.exp(3 * step)
+    assert fitted[DRIFT] == pytest.approx(step, abs=0.03)
+    assert predicted.item(0).low < truth < predicted.item(0).high
+    # Its own time is of the first year.
+    assert predicted.item(0).speedup == pytest.approx(truth, rel=0.15)
 
 
 @pytest.mark.shipped
