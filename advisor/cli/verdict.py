@@ -64,7 +64,7 @@ def verdict(
 
 def _say_state(comparison: api.bisect.ProjectBisection, number: int, combination: Combination | None) -> None:
     """Say what a measurement does now, and what is known."""
-    label = {"good": "before", "bad": "after"}.get(comparison.label(combination), comparison.label(combination))
+    label = "before again (A/A)" if combination is None else "after" if combination else "before"
     slowdown = comparison.slowdown
     known = (
         f" | after: {slowdown_text(slowdown)} | {duration(comparison.bisection.seconds_left())} left"

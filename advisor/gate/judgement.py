@@ -50,7 +50,8 @@ def judge(
         tolerance=head.policy.max_regression,
         has_frameworks=any(change.package in FRAMEWORKS for change in comparison.changes),
         sizes=_sizes(head, base),
-        resolved=tuple(resolved),
+        # The smallest change is no file: what is said of files alone is no news of it.
+        resolved=tuple(finding for finding in resolved if finding.cause.versions),
     )
     if after or before:
         outcome: Outcome = "not-known" if after and before else "worse" if after else "better"
@@ -81,10 +82,12 @@ class _Judgement:
         self._slowdowns = Slowdowns(rules=self._rules, estimator=self._predictor, min_gain=self._tolerance)
 
     def verdict(self, make: partial[Verdict]) -> Verdict:
-        prediction, after = self._comparison.prediction, self._head.lock.versions
-        speed = self._speed(after, prediction)
+        prediction = self._comparison.prediction
+        speed = self._speed(self._head.lock.versions, prediction)
         if speed is None:
             return make(outcome="not-known", reason=no_speedup_text(prediction) if prediction else "")
+        if not self._comparison.changes and speed == NO_GAIN:
+            return make(outcome="no-difference", reason="no package differs")
         outcome = outcome_of(speed, self._tolerance)
         return make(
             outcome=outcome,
@@ -133,7 +136,7 @@ class _Judgement:
         return (rule, name) in self._rules.slowdowns_of(self._head.lock.versions)
 
     def _other_version(self, name: str) -> Iterator[Recovery]:
-        """Yield the newest other version of a package with which the stack is not slower, if there is one."""
+        """Yield the newest other version of a package with which no loss is predicted that matters, if there is one."""
         known = self._base if self._base.state.requirements_known else self._head
         problem = without_pins(known.problem, known.lock)
         stack, tried = self._head.lock.versions, 0
@@ -146,7 +149,7 @@ class _Judgement:
                 return
             other = {**stack, name: version}
             speed = self._speed(other, self._predictor.predict(other, self._before))
-            if speed is not None and outcome_of(speed, self._tolerance) in ("better", "no-difference"):
+            if speed is not None and speed.speedup >= 1 - self._tolerance:
                 yield Recovery(what=f"{name}=={version}", kind="version", speed=speed)
                 return
 

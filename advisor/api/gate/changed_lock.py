@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -69,7 +69,8 @@ def with_upgrades(context: TargetContext, case: GateCase, upgrades: Sequence[Req
     """
     before, lock = case.head, case.head.lock
     free = without_pins(before.problem, lock)
-    roots, overrides = tuple(_changed(free.roots, upgrades)), _without(free.overrides, upgrades)
+    roots = tuple(_changed(free.roots, upgrades, lock.versions))
+    overrides = _without(free.overrides, upgrades)
     request = request_for_lock(context, case, replace(free, roots=roots, overrides=overrides))
     request = request.with_score(change=LeastChange(locked=lock.versions, added=int(not lock.is_project)))
     try:
@@ -82,8 +83,13 @@ def with_upgrades(context: TargetContext, case: GateCase, upgrades: Sequence[Req
     return replace(case, head=head, base=(name, before), change=change)
 
 
-def _changed(roots: Sequence[RootRequirement], upgrades: Sequence[Requirement]) -> Iterator[RootRequirement]:
-    """Yield requirements with the versions of the upgrades, and those upgrades that nothing requires."""
+def _changed(
+    roots: Sequence[RootRequirement], upgrades: Sequence[Requirement], locked: Container[str]
+) -> Iterator[RootRequirement]:
+    """Yield requirements with the versions of the upgrades, and those upgrades that the project does not require.
+
+    A package that is not locked is new.
+    """
     versions = {canonicalize_name(upgrade.name): upgrade for upgrade in upgrades}
     for root in roots:
         if root.name not in versions:
@@ -92,8 +98,11 @@ def _changed(roots: Sequence[RootRequirement], upgrades: Sequence[Requirement]) 
         free = root.without_versions()
         free.requirement.specifier = versions[root.name].specifier
         yield free
-    for name in versions.keys() - {root.name for root in roots}:
-        yield RootRequirement(requirement=versions[name], origin="the verdict", constraint=True, is_added=True)
+    for name in sorted(versions.keys() - {root.name for root in roots}):
+        requirement = versions[name]
+        yield RootRequirement(
+            requirement=requirement, origin=f"`{requirement}`", constraint=name in locked, is_added=name in locked
+        )
 
 
 def _without(roots: Sequence[RootRequirement], upgrades: Sequence[Requirement]) -> tuple[RootRequirement, ...]:

@@ -73,17 +73,21 @@ def describe_prediction(prediction: Prediction | None, not_predicted: str = "") 
 
 def describe_verdict(verdict: Verdict, prediction: Prediction | None) -> str:
     """Return the verdict on a change with its speed and what that rests on, or why it is not known."""
-    names = {"no-difference": f"no difference beyond {100 * verdict.tolerance:g} %", "not-known": "not known"}
+    names = {"no-difference": "no difference", "not-known": "not known"}
     name = names.get(verdict.outcome, verdict.outcome)
     if verdict.speed is None:
         return f"{name}: {verdict.reason}"
+    if verdict.outcome == "no-difference":
+        name += f" beyond {100 * verdict.tolerance:g} %"
     times = "" if verdict.outcome == "no-difference" else " times as fast"
-    parts = [f"{name}: {ratio_text(verdict.speed.speedup)}{times} {interval_text(verdict.speed)}"]
+    text = f"{name}: {ratio_text(verdict.speed.speedup)}{times} {interval_text(verdict.speed)}"
+    if verdict.is_measured:
+        return f"{text}; measured here"
     if prediction is not None and prediction.changes:
-        parts.append(f"{workload_text(prediction)}{operations_text(prediction)}")
+        text += f", {workload_text(prediction)}{operations_text(prediction)}"
     basis = [count(verdict.rows, "comparison")] if verdict.rows else []
     basis += [count(verdict.reports, "public report")] if verdict.reports else []
-    return "; ".join([", ".join(parts), *(["measured here"] if verdict.is_measured else basis)])
+    return "; ".join([text, *basis])
 
 
 def describe_recovery(recovery: Recovery) -> str:

@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonSchema as SarifSchema
 
+from advisor.report.check.formats.markdown import MARKER
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -59,7 +60,7 @@ def test_the_name_of_each_output_file_selects_its_format(failing: Path, advisor_
 
     assert json.loads((failing / "a.json").read_text())["schema_version"] == 3
     assert json.loads((failing / "b.json").read_text())[0]["check_name"] == "ADV006"
-    assert (failing / "a.md").read_text().startswith("## ")
+    assert (failing / "a.md").read_text().startswith(MARKER)
     assert (failing / "a.html").read_text().startswith("<!doctype html>")
 
 

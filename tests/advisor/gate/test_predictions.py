@@ -58,9 +58,9 @@ def test_an_unchanged_lock_lists_no_ratios(stacks: Path, advisor_here: Advisor, 
 
     report = advisor_here("check", *ARGUMENTS, "--format", format).stdout
 
-    assert "no significant difference" in report
+    assert "no difference: no package differs" in report
     assert "at each indicator" not in report
-    assert not RATIO.search(report.partition("no significant difference")[0].rpartition("before.txt")[2])
+    assert not RATIO.search(report.partition("no package differs")[0].rpartition("before.txt")[2])
 
 
 def test_a_significant_change_lists_its_ratios(stacks: Path, advisor_here: Advisor, check: Run) -> None:
@@ -69,7 +69,7 @@ def test_a_significant_change_lists_its_ratios(stacks: Path, advisor_here: Advis
     text = advisor_here("check", *ARGUMENTS).stdout
     comparison = check(*ARGUMENTS)["targets"][0]["base"]
 
-    assert re.search(r"^speed +[1-9]\.", text, re.MULTILINE)
+    assert re.search(r"^verdict +better: [1-9]\.", text, re.MULTILINE)
     assert len(RATIO.findall(text)) >= 2
     assert comparison["prediction"]["speedup"] > 1
     assert comparison["not_predicted"] is None
@@ -81,7 +81,7 @@ def test_a_lock_that_cannot_run_is_not_predicted(stacks: Path, advisor_here: Adv
     text = advisor_here("check", *ARGUMENTS).stdout
     target = check(*ARGUMENTS)["targets"][0]
 
-    assert "speed     not predicted: the lock has ADV006 abi-break" in text
+    assert "verdict   worse: the lock has ADV006 abi-break" in text
     assert not RATIO.search(text)
     assert target["base"]["prediction"] is None
     assert target["base"]["effects"] == []
@@ -103,7 +103,7 @@ def test_a_lock_with_an_unmet_requirement_is_not_predicted(
 
     report = advisor_here("check", *ARGUMENTS, "--format", "markdown").stdout
 
-    assert "Predicted effect: not predicted: the lock has ADV001 lock-out-of-date" in report
+    assert "Verdict: worse: the lock has ADV001 lock-out-of-date" in report
     assert not RATIO.search(report)
 
 
@@ -113,7 +113,7 @@ def test_a_base_that_cannot_run_is_not_predicted(stacks: Path, advisor_here: Adv
     text = advisor_here("check", *ARGUMENTS).stdout
     target = check(*ARGUMENTS)["targets"][0]
 
-    assert "speed     not predicted: the base `before.txt` has ADV006 abi-break" in text
+    assert "verdict   better: the base `before.txt` has ADV006 abi-break" in text
     assert target["base"]["prediction"] is None
     assert target["recommended"]["prediction"] is not None
 

@@ -1,0 +1,211 @@
+"""The verdict on a change: what it does to speed, what that rests on, what recovers a loss, and how it is measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.gate.verdict import Outcome, outcome_of
+from advisor.report.check.formats.markdown import MARKER
+from knowledge.domain.ratio import Ratio
+from knowledge.store.engine import open_knowledge_base
+from tests.advisor.test_bisect import packages
+from tests.conftest import Advisor
+from tests.knowledge.samples import invented_blocks
+from tests.package_index import PackageIndex
+
+Judge = Callable[..., dict[str, Any]]
+TENSORFLOW = ("2.12.1", "2.15.1", "2.19.1", "2.20.0", "2.21.0")
+
+
+@pytest.fixture
+def project(no_user_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor) -> Path:
+    """A project with TensorFlow, of which all versions but 2.21 were measured: 2.12 is ten times as slow as the others.
+
+    Its lock has 2.20. The directory is the working directory.
+    """
+    for version in TENSORFLOW:
+        index.add("tensorflow", version, ["numpy<2"] if version < "2.18" else ["numpy"], code="")
+    for version in ("1.26.4", "2.0.2"):
+        index.add("numpy", version, code="")
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\nversion = "1"\ndependencies = ["tensorflow<2.30"]\n\n'
+        f'[tool.uv]\nindex-url = "{index.url}"\n\n'
+        '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\nworkload = "transformer-training"\n'
+        "constraints = []\n[tool.advisor.gate]\n"
+    )
+    ratios = {"2.20.0": 1.0, "2.12.1": 0.1, "2.15.1": 1.0, "2.19.1": 1.0}
+    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
+        store.add(invented_blocks("tensorflow", ratios, device="cpu", hardware="cpu-zen4"))
+    (tmp_path / "requirements.txt").write_text("tensorflow==2.20.0\nnumpy==2.0.2\n")
+    return tmp_path
+
+
+@pytest.fixture
+def judge(advisor_here: Advisor) -> Judge:
+    """Judge a change and return the JSON report."""
+
+    def run(*arguments: str) -> dict[str, Any]:
+        result = advisor_here("verdict", *arguments, "--format", "json")
+        assert "Traceback" not in result.stderr
+        assert result.stdout, result.stderr
+        document: dict[str, Any] = json.loads(result.stdout)
+        assert document["exit_code"] == result.returncode
+        return document
+
+    return run
+
+
+def verdict_of(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the verdict for the only target."""
+    [target] = document["targets"]
+    verdict: dict[str, Any] = target["base"]["verdict"]
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (0.98, 1.02, "no-difference"),
+        (0.985, 0.995, "no-difference"),
+        (0.90, 1.10, "not-known"),
+        (0.96, 1.02, "not-known"),
+        (1.02, 1.20, "better"),
+        (0.60, 0.99, "worse"),
+    ],
+)
+def test_the_outcome_follows_from_the_interval(low: float, high: float, outcome: Outcome) -> None:
+    mean, half = (math.log(high) + math.log(low)) / 2, (math.log(high) - math.log(low)) / 2
+
+    assert outcome_of(Ratio(mean=mean, variance=half**2, quantile=1.0), 0.03) == outcome
+
+
+def test_a_slower_version_is_worse_and_another_one_recovers_the_loss(project: Path, judge: Judge) -> None:
+    document = judge("tensorflow==2.12.1")
+    verdict = verdict_of(document)
+
+    assert (verdict["outcome"], document["exit_code"]) == ("worse", 1)
+    assert verdict["high"] < 0.3
+    assert verdict["comparisons"] > 0
+    assert [(f["code"], f["package"]) for f in document["findings"] if f["level"] == "error"] == [
+        ("ADV007", "tensorflow")
+    ]
+    [recovery] = [r for r in verdict["recoveries"] if r["kind"] == "version"]
+    assert recovery["what"] == "tensorflow==2.19.1"
+    assert recovery["low"] > 0.9
+    # NumPy follows, because TensorFlow 2.12 needs an older one.
+    changes = {change["package"]: change["after"] for change in document["targets"][0]["base"]["changes"]}
+    assert changes == {"tensorflow": "2.12.1", "numpy": "1.26.4"}
+
+
+def test_a_faster_version_is_better(project: Path, judge: Judge) -> None:
+    (project / "old.txt").write_text("tensorflow==2.12.1\nnumpy==1.26.4\n")
+
+    document = judge("tensorflow==2.20.0", "--current", "old.txt")
+
+    assert (verdict_of(document)["outcome"], document["exit_code"]) == ("better", 0)
+    assert verdict_of(document)["low"] > 3
+    assert verdict_of(document)["recoveries"] == []
+
+
+def test_an_unmeasured_version_is_not_known_and_the_policy_may_refuse_it(project: Path, judge: Judge) -> None:
+    document = judge("tensorflow==2.21.0")
+    verdict = verdict_of(document)
+
+    assert (verdict["outcome"], document["exit_code"]) == ("not-known", 0)
+    assert verdict["minutes"] > 0
+    assert [f["level"] for f in document["findings"] if f["code"] == "ADV041"] == ["note"]
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('extend-fail = ["effect-not-known"]\n')
+    assert judge("tensorflow==2.21.0")["exit_code"] == 1
+
+
+def test_a_change_to_what_cannot_run_is_worse(project: Path, judge: Judge) -> None:
+    before, after = project / "before.txt", project / "after.txt"
+    before.write_text("tensorflow==2.20.0\nnumpy==2.0.2\n")
+    after.write_text("tensorflow==2.15.1\nnumpy==2.0.2\n")
+
+    document = judge("--base", "before.txt", "--head", "after.txt")
+    back = judge("--base", "after.txt", "--head", "before.txt")
+
+    assert (verdict_of(document)["outcome"], document["exit_code"]) == ("worse", 1)
+    assert verdict_of(document)["speedup"] is None
+    assert verdict_of(document)["reason"].startswith("the lock has ADV006 abi-break and 1 more")
+    assert verdict_of(back)["outcome"] == "better"
+    assert {finding["code"] for finding in verdict_of(back)["resolved"]} >= {"ADV001", "ADV006"}
+
+
+def test_the_same_versions_are_no_difference(project: Path, judge: Judge) -> None:
+    verdict = verdict_of(judge("tensorflow==2.20.0"))
+
+    assert (verdict["outcome"], verdict["reason"]) == ("no-difference", "no package differs")
+
+
+def test_a_project_without_a_lock_is_compared_with_its_newest_stack(project: Path, advisor_here: Advisor) -> None:
+    for lock in (*project.glob("pylock.toml"), *project.glob("requirements.txt")):
+        lock.unlink()
+
+    text = advisor_here("verdict", "tensorflow==2.12.1").stdout
+
+    assert "compared with the newest stack" in " ".join(text.split())
+    assert "tensorflow  2.21.0 -> 2.12.1" in text
+
+
+def test_a_comment_has_a_marker_and_says_everything(project: Path, advisor_here: Advisor) -> None:
+    result = advisor_here("verdict", "tensorflow==2.12.1", "--format", "markdown", "-o", "sarif=a.sarif")
+
+    text = result.stdout
+    assert text.startswith(f"{MARKER}\n")
+    assert "**🔴 Verdict: worse: 0.1" in text
+    assert "- Recovery: `tensorflow==2.19.1`: " in text
+    sarif = json.loads((project / "a.sarif").read_text())
+    assert "ADV007" in {entry["ruleId"] for entry in sarif["runs"][0]["results"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "nothing says what changes"),
+        (["tensorflow"], 2, "nothing says what changes"),
+        (["tensorflow==2.20.0", "there", "here"], 2, "`here` does not say what to change"),
+        (["tensorflow=2"], 2, "`tensorflow=2` does not say what to change"),
+        (["tensorflow==2.20.0", "TensorFlow==2.12.1"], 2, "`tensorflow` is named twice"),
+        (["tensorflow==2.20.0", "--base", "requirements.txt"], 2, "contradict each other"),
+        (["tensorflow==99"], 3, "no version of `tensorflow`"),
+        (["absent-package==1.0"], 3, "absent-package"),
+        (["--base", "absent.txt"], 2, "absent.txt"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence(
+    project: Path, advisor_here: Advisor, arguments: list[str], code: int, message: str
+) -> None:
+    result = advisor_here("verdict", *arguments)
+
+    assert result.returncode == code, result.stderr
+    assert message in " ".join(f"{result.stdout} {result.stderr}".split())
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("slow", "outcome"), [({"pc": 1.25}, "worse"), ({}, "no-difference")])
+def test_a_verdict_is_measured(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path, slow: dict[str, float], outcome: str
+) -> None:
+    folder, good, bad = packages(index, tmp_path, slow, letters="bc")
+
+    completed = advisor(
+        *("verdict", "--base", good, "--head", bad, "--measure", "4m", "--max-load", "100"),
+        *("--format", "json", "--index-url", index.url),
+        cwd=folder,
+    )
+
+    assert completed.stdout, completed.stderr
+    document = json.loads(completed.stdout)
+    verdict = verdict_of(document)
+    assert (verdict["outcome"], verdict["measured"]) == (outcome, True)
+    assert completed.returncode == (1 if slow else 0)
+    assert [f["code"] for f in document["findings"] if f["level"] == "error"] == (["ADV007"] if slow else [])
