@@ -51,7 +51,7 @@ def judge(
         has_frameworks=any(change.package in FRAMEWORKS for change in comparison.changes),
         sizes=_sizes(head, base),
         # The smallest change is no file: what is said of files alone is no news of it.
-        resolved=tuple(finding for finding in resolved if finding.cause.versions),
+        resolved=tuple(finding for finding in resolved if finding.package),
     )
     if after or before:
         outcome: Outcome = "not-known" if after and before else "worse" if after else "better"
@@ -142,7 +142,7 @@ class _Judgement:
         stack, tried = self._head.lock.versions, 0
         for candidate in IndexCandidates(self._head.case.client, problem).candidates(NormalizedName(name)):
             version = candidate.version
-            if version == stack.get(name) or version == self._before.get(name) or not self._may_run(name, version):
+            if version == stack.get(name) or version == self._before.get(name) or not self._is_known(name, version):
                 continue
             tried += 1
             if tried > _MOST_VERSIONS:
@@ -153,11 +153,12 @@ class _Judgement:
                 yield Recovery(what=f"{name}=={version}", kind="version", speed=speed)
                 return
 
-    def _may_run(self, name: str, version: Version) -> bool:
-        """Whether no rule and no observation says that a version does not run on the target."""
+    def _is_known(self, name: str, version: Version) -> bool:
+        """Whether no rule and no observation says that a version does not run, and it was measured if that counts."""
         judged = self._rules.judge(name, version)
-        is_forbidden = any(verdict.severity == "forbidden" for verdict in judged)
-        return not is_forbidden and str(version) not in self._predictor.failures(name)
+        if any(verdict.severity == "forbidden" for verdict in judged) or str(version) in self._predictor.failures(name):
+            return False
+        return self._predictor.is_measured(name, version)
 
     def _settings(self, speed: Ratio) -> Iterator[Recovery]:
         """Yield the recommended settings that nothing sets yet, together, if they gain anything."""

@@ -97,7 +97,7 @@ def test_a_slower_version_is_worse_and_another_one_recovers_the_loss(project: Pa
     ]
     [recovery] = [r for r in verdict["recoveries"] if r["kind"] == "version"]
     assert recovery["what"] == "tensorflow==2.19.1"
-    assert recovery["low"] > 0.9
+    assert recovery["low"] > 0.8
     # NumPy follows, because TensorFlow 2.12 needs an older one.
     changes = {change["package"]: change["after"] for change in document["targets"][0]["base"]["changes"]}
     assert changes == {"tensorflow": "2.12.1", "numpy": "1.26.4"}
@@ -137,7 +137,7 @@ def test_a_change_to_what_cannot_run_is_worse(project: Path, judge: Judge) -> No
     assert verdict_of(document)["speedup"] is None
     assert verdict_of(document)["reason"].startswith("the lock has ADV006 abi-break and 1 more")
     assert verdict_of(back)["outcome"] == "better"
-    assert {finding["code"] for finding in verdict_of(back)["resolved"]} >= {"ADV001", "ADV006"}
+    assert {finding["code"] for finding in verdict_of(back)["resolved"]} == {"ADV006"}
 
 
 def test_the_same_versions_are_no_difference(project: Path, judge: Judge) -> None:
