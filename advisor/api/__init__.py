@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from advisor.api.gate import gate_session as gate_session
     from advisor.api.gate import measured_verdict as measured_verdict
     from advisor.api.gate import update as update
+    from advisor.api.gate import watch as watch
     from advisor.api.measurements import benchmark as benchmark
     from advisor.api.measurements import benchmark_proposal as benchmark_proposal
     from advisor.api.measurements import bisect as bisect

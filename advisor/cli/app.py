@@ -52,6 +52,10 @@ COMMANDS = {
         "verdict:verdict",
         "Say what a change of the lock does to speed, for each target: better, worse, no difference, or not known.",
     ),
+    "watch": (
+        "watch:watch",
+        "Report what the new releases that the constraints admit do to the speed, once for each release.",
+    ),
     "explain": (
         "explain:explain",
         "Explain a package: why this version, who requires it, why not the newest, what the runner-up loses.",

@@ -55,14 +55,14 @@ def verdict(
     project = replace(project, files=files)
     with api.gate_session.open_verdict(project, upgrades, base=base) as (result, contexts):
         if limits.budget_seconds:
-            result = api.measured_verdict.measured(project, limits, result, _say_state)
+            result = api.measured_verdict.measured(project, limits, result, say_state)
         else:
             result = api.measured_verdict.with_minutes(result, contexts)
         report.write(result)
     report.exit(result)
 
 
-def _say_state(comparison: api.bisect.ProjectBisection, number: int, combination: Combination | None) -> None:
+def say_state(comparison: api.bisect.ProjectBisection, number: int, combination: Combination | None) -> None:
     """Say what a measurement does now, and what is known."""
     label = "before again (A/A)" if combination is None else "after" if combination else "before"
     slowdown = comparison.slowdown

@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
-
 from advisor.api.context import (
     AdviceInputs,
     TargetContext,
@@ -67,8 +65,6 @@ def open_gate(
     *,
     base: str | None = None,
     policy_from_base: bool = False,
-    upgrades: Sequence[Requirement] = (),
-    recommends: bool = True,
 ) -> Iterator[tuple[GateResult, tuple[TargetContext, ...]]]:
     """Judge a project for its targets; indexes and predictions stay open.
 
@@ -76,11 +72,59 @@ def open_gate(
         options: The options of the project.
         base: A commit or a lock to compare with; ``None`` to judge the whole lock.
         policy_from_base: Whether to take policy and targets from the base; without a base, from the last commit.
-        upgrades: Requirements to judge the smallest change of the lock for, which has them; without a base.
-        recommends: Whether to compare the lock with the recommended stack.
 
     Yields:
         The result, and the project for each target in the order of the result.
+
+    Raises:
+        InputError: If the project, its policy or an option is wrong.
+        UnreadableFileError: If a lock cannot be read.
+    """
+    with open_cases(options, base=base, policy_from_base=policy_from_base) as opened:
+        yield opened.check(), opened.contexts
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenCases:
+    """A project prepared to be judged.
+
+    Attributes:
+        cases: The project for each target.
+        contexts: The same with its options, in the same order.
+        policy: The policy.
+        earlier: The policy of the base; ``None`` without one.
+        changes: Findings about the project's own policy.
+    """
+
+    cases: tuple[GateCase, ...]
+    contexts: tuple[TargetContext, ...]
+    policy: GatePolicy
+    earlier: GatePolicy | None = None
+    changes: tuple[Finding, ...] = ()
+
+    def check(self) -> GateResult:
+        """Judge it."""
+        today = datetime.now(UTC).date()
+        return check(self.cases, self.policy, today=today, before=self.earlier, policy_changes=self.changes)
+
+
+@contextmanager
+def open_cases(
+    options: ProjectOptions,
+    *,
+    base: str | None = None,
+    policy_from_base: bool = False,
+    needs_lock: bool = True,
+    recommends: bool = True,
+) -> Iterator[OpenCases]:
+    """Prepare a project to be judged for its targets; indexes and predictions stay open.
+
+    Args:
+        options: The options of the project.
+        base: A commit or a lock to compare with; ``None`` to judge the whole lock.
+        policy_from_base: Whether to take policy and targets from the base; without a base, from the last commit.
+        needs_lock: Whether it is an error if there is no lock; else its newest stack takes the place of one.
+        recommends: Whether to compare the lock with the recommended stack.
 
     Raises:
         InputError: If the project, its policy or an option is wrong.
@@ -129,18 +173,15 @@ def open_gate(
             project_settings=project_settings,
             policy=policy,
             resolution=options.resolution,
-            needs_lock=not upgrades,
+            needs_lock=needs_lock,
             recommends=recommends,
         )
         cases = [_case(context, head, stack.enter_context(open_predictor(context, client))) for context in contexts]
-        if upgrades:
-            cases = [with_upgrades(context, case, upgrades) for context, case in zip(contexts, cases, strict=True)]
         if files.current is None:
             checked_locks = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
             exported_to = compared.files.directory if compared is not None and compared.files is not None else None
             changes += tuple(find_unchecked_locks(files.directory, policy, checked=checked_locks, base=exported_to))
-        today = datetime.now(UTC).date()
-        yield check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts
+        yield OpenCases(cases=tuple(cases), contexts=contexts, policy=policy, earlier=earlier, changes=changes)
 
 
 @contextmanager
@@ -168,8 +209,11 @@ def open_verdict(
         raise InputError(
             "nothing says what changes", hint="name a version such as `torch==2.13.0`, or the lock before as `--base`"
         )
-    with open_gate(options, base=base, upgrades=requirements, recommends=False) as opened:
-        yield opened
+    with open_cases(options, base=base, needs_lock=not requirements, recommends=False) as opened:
+        if requirements:
+            pairs = zip(opened.contexts, opened.cases, strict=True)
+            opened = replace(opened, cases=tuple(with_upgrades(*pair, requirements) for pair in pairs))
+        yield opened.check(), opened.contexts
 
 
 def _policy_changes(

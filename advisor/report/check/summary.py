@@ -23,6 +23,9 @@ from advisor.gate.verdict import Recovery, Verdict
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Effect, Prediction
 
+_SAME_SIZE = 0.01
+"""Difference of two downloads, as a fraction, that reports leave out."""
+
 
 def count_findings(result: GateResult) -> str:
     """Return the number of findings of each level, such as ``1 error, 0 warnings, 2 notes``."""
@@ -111,8 +114,8 @@ def describe_measurement(verdict: Verdict) -> str:
 
 
 def describe_sizes(verdict: Verdict) -> str:
-    """Return the download before and after a change; empty if it is not known or equal."""
-    if verdict.sizes is None or verdict.sizes[0] == verdict.sizes[1]:
+    """Return the download before and after a change; empty if it is not known, or about the same."""
+    if verdict.sizes is None or abs(verdict.sizes[0] - verdict.sizes[1]) <= _SAME_SIZE * verdict.sizes[0]:
         return ""
     before, after = size_texts(*verdict.sizes)
     return f"{before} -> {after} to download"

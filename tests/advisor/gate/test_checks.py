@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from advisor.gate import checks, policy
+from advisor.gate import checks, policy, releases
 from advisor.gate.base import policy as base_policy
 from advisor.gate.check import unreadable
 from advisor.gate.checks import checks_of
@@ -32,7 +32,7 @@ STATE_CHECKS = (check_names,)
 
 
 def test_each_code_belongs_to_a_check_or_to_the_policy() -> None:
-    parts: tuple[Any, ...] = (*MODULES, policy, base_policy, unreadable, find_unchecked_locks)
+    parts: tuple[Any, ...] = (*MODULES, policy, base_policy, unreadable, find_unchecked_locks, releases)
 
     codes = {code for part in parts for code in re.findall(r'"(ADV\d{3})"', inspect.getsource(part))}
 
