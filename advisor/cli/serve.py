@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -36,7 +37,8 @@ def serve(
         from knowledge.service.access import LOGGER
         from knowledge.service.app import create_app
     with api.stores.open_writable_store(knowledge) as store:
-        app = create_app(store, Indicators(), most_bytes=int(most * 1e6))
+        campaigns = partial(api.measurements.campaigns.newest_campaign_tasks, knowledge=knowledge)
+        app = create_app(store, Indicators(), most_bytes=int(most * 1e6), campaigns=campaigns)
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             listening = socket.create_server((host, port), family=family, backlog=512)
