@@ -145,7 +145,7 @@ _MACHINE = (
     ("Memory", "bytes", ("memory_bytes_max", "gpu_memory_bytes_max")),
     ("Temperature", "celsius", ("cpu_temperature_celsius_max", "gpu_temperature_celsius_max")),
     ("Power of all GPUs", "watt", ("gpu_power_watts_mean", "gpu_power_watts_max")),
-    ("Clock of the fastest GPU", "rotmhz", ("gpu_clock_megahertz_mean", "gpu_clock_megahertz_max")),
+    ("Clock of the fastest GPU", "rothz", ("gpu_clock_megahertz_mean", "gpu_clock_megahertz_max")),
     ("Energy of one call", "joule", ("cpu_joules_per_call", "dram_joules_per_call", "gpu_joules_per_call")),
 )
 _SERVICE = (

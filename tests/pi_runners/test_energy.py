@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from advisor.campaign.prometheus import PrometheusSink
+from knowledge.store.engine import open_knowledge_base
 from pi_runners.execution import telemetry
 from pi_runners.execution.energy import EnergyMeter, energy_figures, gpu_counters, processor_counters
 from pi_runners.execution.telemetry import Sampler
