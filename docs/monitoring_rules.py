@@ -148,8 +148,8 @@ ALERT_RULES = (
         duration="30m",
         severity="warning",
         summary="A campaign gave up tasks, or every run of a measurement failed.",
-        description="{{ if $labels.campaign }}Campaign `{{ $labels.campaign }}` gave up {{ $value }} of its tasks after "
-        f"repeated failures.{{{{ else }}}}All runs of the newest measurement of {_WHERE} failed.{{{{ end }}}}",
+        description="{{ if $labels.campaign }}Campaign `{{ $labels.campaign }}` gave up {{ $value }} of its tasks "
+        f"after repeated failures.{{{{ else }}}}All runs of the newest measurement of {_WHERE} failed.{{{{ end }}}}",
     ),
 )
 

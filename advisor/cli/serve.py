@@ -37,7 +37,7 @@ def serve(
         from knowledge.service.access import LOGGER
         from knowledge.service.app import create_app
     with api.stores.open_writable_store(knowledge) as store:
-        campaigns = partial(api.measurements.campaigns.newest_campaign_tasks, knowledge=knowledge)
+        campaigns = partial(api.campaigns.newest_campaign_tasks, knowledge=knowledge)
         app = create_app(store, Indicators(), most_bytes=int(most * 1e6), campaigns=campaigns)
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET

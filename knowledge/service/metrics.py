@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
@@ -21,8 +21,8 @@ from knowledge.store.base import KnowledgeBase
 _LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the histogram of latencies, in seconds."""
 _COUNT_SECONDS = 10.0
-"""Seconds for which the content of the knowledge base is cached: requests for it need no token, and counting millions of
-observations takes seconds."""
+"""Seconds for which the content of the knowledge base is cached: requests for it need no token, and to count millions
+of observations takes seconds."""
 
 
 Campaigns = Callable[[], Iterable[CampaignTasks]]
@@ -35,14 +35,14 @@ class ServiceMetrics:
     media_type = CONTENT_TYPE_PLAIN_0_0_4
 
     def __init__(self, store: KnowledgeBase, campaigns: Campaigns) -> None:
+        # Times of creation would be further metrics, which nobody needs.
+        disable_created_metrics()
         self._registry = CollectorRegistry()
         self._registry.register(_Content(store, campaigns))
         self._received = self._counter(metrics.RECEIVED)
         self._requests = self._counter(metrics.REQUESTS)
         timed = metrics.REQUEST_SECONDS
-        self._seconds = Histogram(
-            timed.name, timed.meaning, timed.labels, buckets=_LATENCIES, registry=self._registry
-        )
+        self._seconds = Histogram(timed.name, timed.meaning, timed.labels, buckets=_LATENCIES, registry=self._registry)
 
     def _counter(self, metric: Metric) -> Counter:
         return Counter(metric.name, metric.meaning, metric.labels, registry=self._registry)

@@ -1,4 +1,4 @@
-"""The newest results of series are those that a monitoring system may rely on: recent, complete, few and unambiguous."""
+"""The newest results of series are recent, complete, few, and have distinct labels."""
 
 from __future__ import annotations
 
@@ -143,7 +143,9 @@ def test_labels_are_short_and_distinct(store: SqlKnowledgeBase) -> None:
     long = "x" * 5000
     store.add([measured(1, settings={"flags": long + end}) for end in "ab"])
     # The text of both is the same: two samples with equal labels would make Prometheus reject the whole answer.
-    store.add([measured(1, indicator=replace(RUN, name="sort"), settings=s) for s in ({"a": "1,b=2"}, {"a": 1, "b": 2})])
+    store.add(
+        [measured(1, indicator=replace(RUN, name="sort"), settings=s) for s in ({"a": "1,b=2"}, {"a": 1, "b": 2})]
+    )
 
     labels = [r.labels for r in newest_results(store, now=NOW).latest]
 
