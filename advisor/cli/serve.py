@@ -29,7 +29,8 @@ def serve(
     """Serve the knowledge base over HTTP: runners deliver observations, others read them.
 
     Make tokens with `advisor knowledge token create`. It speaks plain HTTP: put a proxy that speaks TLS before it.
-    Each request is logged as one line of JSON on the error output.
+    Each request is logged as one line of JSON on the error output. `/metrics` has figures for Prometheus; the page
+    about monitoring in the documentation (`advisor docs`) names its alert rules and its dashboard.
     """
     with needs_extra("serve", "`advisor serve`"):
         import uvicorn
