@@ -24,6 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from knowledge.domain.ratio import CONFIDENCE, Ratio
@@ -221,7 +222,7 @@ class _Values:
         squares = products = every = 0.0
         freedom = pairs = 0
         bounds = [0, *starts, end]
-        for low, high in zip(bounds, bounds[1:], strict=False):
+        for low, high in pairwise(bounds):
             rest = self._clipped[max(low, end - _WINDOW, 0) : high]
             if len(rest) < LEAST_AFTER:
                 continue
@@ -278,7 +279,7 @@ class _Values:
         likelihood = gap**2 / (errors[np.minimum(places, _WINDOW)] + errors[np.minimum(after, _WINDOW)]) / 2
         best = int(likelihood.argmax())
         likely = np.flatnonzero(likelihood >= likelihood[best] - _LOCATION)
-        return tuple(low + int(places[i]) for i in (best, likely[0], likely[-1]))
+        return low + int(places[best]), low + int(places[likely[0]]), low + int(places[likely[-1]])
 
 
 def _end_of_group(look: int) -> int:
@@ -312,9 +313,8 @@ def _errors_of_means(correlation: float) -> Array:
     sizes = np.arange(_WINDOW + 1, dtype=float)
     sizes[0] = 1.0
     # 1 + 2 sum over lags of (1 - lag / size) correlation ** lag, in closed form.
-    rest = correlation * (1 - correlation**sizes) / (sizes * (1 - correlation))
-    factors: Array = (1 + 2 * correlation / (1 - correlation) * (1 - rest / correlation)) if correlation else 1.0
-    return np.asarray(factors / sizes)
+    lags = 1 - (1 - correlation**sizes) / (sizes * (1 - correlation))
+    return np.asarray((1 + 2 * correlation / (1 - correlation) * lags) / sizes)
 
 
 @lru_cache(maxsize=64)
