@@ -354,8 +354,13 @@ def _time(text: str) -> datetime:
 
 def _conditions(o: Observation) -> dict[str, Scalar]:
     """Return what was recorded of stack, machine and system."""
-    environment = {name: value for name, value in sorted(o.environment.items()) if name not in _VARYING}
     packages = {PACKAGE + package.name: package.version for package in o.stack.packages}
+    environment = {
+        name: value
+        for name, value in sorted(o.environment.items())
+        # Backends report the versions of their packages, too.
+        if name not in _VARYING and PACKAGE + name not in packages
+    }
     stack: dict[str, Scalar] = {"cuda": o.stack.cuda, "cudnn": o.stack.cudnn, "python": o.stack.python}
     hardware = o.hardware
     system: dict[str, Scalar] = {
