@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -69,7 +69,7 @@ def load_histories(
 ) -> tuple[SeriesHistory, ...]:
     """Return the selected series of a knowledge base with their changes; the arguments are those of `load_series`."""
     series, places = _changes_of(store, selection, now)
-    neighbours = _by_machine(series)
+    neighbours = _neighbours(store, selection, series, now)
     return tuple(
         SeriesHistory(
             series=own, changes=tuple(_explained(own, changes, number, neighbours) for number in range(len(changes)))
@@ -86,7 +86,7 @@ def newest_states(
     The arguments are those of :func:`knowledge.evidence.history.load_series`.
     """
     series, places = _changes_of(store, selection, now)
-    neighbours = _by_machine(series)
+    neighbours = _neighbours(store, selection, series, now)
     return tuple(
         SeriesStatus(
             key=own.key,
@@ -133,10 +133,14 @@ def _digest(seconds: Sequence[float]) -> str:
     return sha256(array("d", seconds).tobytes()).hexdigest()
 
 
-def _by_machine(series: Iterable[Series]) -> Mapping[tuple[str, str], Sequence[Series]]:
-    """Return series by their machine and device."""
+def _neighbours(
+    store: KnowledgeBase, selection: SeriesFilter | None, series: Sequence[Series], now: datetime | None
+) -> Mapping[tuple[str, str], Sequence[Series]]:
+    """Return all series of the machines by their machine and device, also those that were not selected."""
+    everything = SeriesFilter(with_shipped=selection is not None and selection.with_shipped)
+    is_partial = bool(series) and selection not in (None, everything)
     groups: dict[tuple[str, str], list[Series]] = defaultdict(list)
-    for own in series:
+    for own in load_series(store, everything, now=now) if is_partial else series:
         groups[own.key.machine, own.device].append(own)
     return groups
 
