@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[np.float64]
 
-ALARM = 2e-4
+ALARM = 1.75e-4
 """Two-sided probability of Student's t beyond which a change is certain. The value comes from simulations
 (`python -m benchmarks.change_points`): with it, a series without changes has less than one false alarm in a year."""
 RETENTION = 2e-3
@@ -47,10 +47,13 @@ LEAST_AFTER = 2
 NOISE_FLOOR = 1e-3
 """Smallest standard deviation of the logarithm of a value. Smaller differences are no change that a user would notice,
 and a series of equal values has none."""
-_CLIP = 2.0
+_CLIP = 3.0
 """Standard deviations that a value may be beyond its neighbours."""
 _CLIP_WINDOW = 50
 """Number of the last differences of neighbours that say what a standard deviation is there."""
+_CONFIRMATION = {2: 3.0, 3: 2.0, 4: 1.5, 5: 1.0, 6: 0.5}
+"""Standard deviations from the values before a change that each value after it must have, by their number: one value far
+away and a usual one are no change."""
 _WINDOW = 256
 """Number of values since the last change that are compared; older ones do not count."""
 _STEP = 32
@@ -174,7 +177,8 @@ class _Values:
         after = np.concatenate((logs[1:], logs[-2:-1]))
         self._size = len(logs)
         self._clipped: Array = np.clip(logs, np.minimum(before, after) - reach, np.maximum(before, after) + reach)
-        # The last value of a look has no neighbour after it.
+        # The last value of a look has no neighbour after it; the one before it may be a single slow run.
+        before = np.concatenate((self._clipped[:1], self._clipped[:-1]))
         self._last: Array = np.clip(logs, before - reach, before + reach)
 
     def first_alarm(self, alarms: Sequence[tuple[int, int]], begin: int, look: int) -> tuple[int, int] | None:
@@ -204,18 +208,39 @@ class _Values:
         if not is_possible.any():
             return None
         after = np.where(is_possible, sizes - places, 1)
-        gap = (total - sums[places]) / after - sums[places] / places
+        before_mean = sums[places] / places
+        gap = (total - sums[places]) / after - before_mean
         within = total_squares - total**2 / sizes - gap**2 * places * after / sizes
         freedom = noise.freedom + sizes - 2
         variance = np.maximum((noise.squares + np.maximum(within, 0.0)) / freedom, NOISE_FLOOR**2)
         errors = _errors_of_means(noise.correlation)
-        t = np.where(is_possible, np.abs(gap) / np.sqrt(variance * (errors[places] + errors[after])), 0.0)
+        t = np.abs(gap) / np.sqrt(variance * (errors[places] + errors[after]))
+        rise = np.sign(gap) / np.sqrt(variance)
+        for number, least in _CONFIRMATION.items():
+            is_short = after == number
+            weakest = self._weakest(looks, number, gap) - before_mean
+            is_possible &= ~is_short | (rise * weakest >= least)
+        t[~is_possible] = 0.0
         best = t.argmax(axis=1)
         is_certain = t[np.arange(len(looks)), best] > _limits(noise.correlation, ALARM)[freedom[:, 0]]
         if not is_certain.any():
             return None
         row = int(is_certain.argmax())
         return first + int(places[best[row]]), int(looks[row])
+
+    def _weakest(self, looks: NDArray[np.int_], number: int, gap: Array) -> Array:
+        """Return the last value of each look, or one of those before it, that is least far in the direction of a gap.
+
+        Args:
+            looks: Numbers of the last values; shape (looks,).
+            number: How many of the last values count.
+            gap: Difference of means; shape (looks, places), as the result.
+        """
+        import numpy as np
+
+        back = np.maximum(looks[:, None] - np.arange(1, number), 0)
+        values = np.concatenate((self._last[looks][:, None], self._clipped[back]), axis=1)
+        return np.where(gap > 0, values.min(axis=1)[:, None], values.max(axis=1)[:, None])
 
     def _noise(self, starts: Sequence[int], end: int) -> _Noise:
         """Return the noise of the values before ``end``, and before the last change the sum of squares."""
