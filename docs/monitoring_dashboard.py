@@ -10,7 +10,7 @@ from typing import Any
 
 from docs.monitoring_rules import AGE, FAILED, INTERVAL, ROOT, check_names
 from knowledge.domain import metrics
-from knowledge.domain.metrics import TELEMETRY, Metric
+from knowledge.domain.metrics import FAILED_TASKS, TELEMETRY, Metric
 
 DASHBOARD = ROOT / "templates" / "monitoring" / "advisor.dashboard.json"
 
@@ -80,10 +80,10 @@ _STATS = (
         width=6,
     ),
     DashboardPanel(
-        title="Tasks that were given up",
-        meaning="Tasks of all campaigns that failed repeatedly.",
+        title="Failed tasks of campaigns",
+        meaning="Tasks of all campaigns that were given up or abandoned.",
         unit="short",
-        queries=((f'sum({metrics.CAMPAIGN_TASKS.name}{{state="given-up"}}) or vector(0)', "given up"),),
+        queries=((f'sum({metrics.CAMPAIGN_TASKS.name}{{state=~"{"|".join(FAILED_TASKS)}"}}) or vector(0)', "failed"),),
         kind="stat",
         width=6,
     ),
@@ -97,10 +97,10 @@ _RESULTS = (
         width=12,
     ),
     DashboardPanel(
-        title="Seconds per call, against a week before",
-        meaning="Above 1 is slower. A change of the version of the framework begins another line.",
-        unit="percentunit",
-        queries=((f"{_SECONDS} / {_SECONDS.replace('}', '} offset 7d')}", _LEGEND),),
+        title="Newest change of speed",
+        meaning="Seconds after it divided by those before it: above 1 is slower. With any version of the framework.",
+        unit="none",
+        queries=((_selected(metrics.SERIES_CHANGE), f"{{{{cause}}}} {_LEGEND.replace(' {{version}}', '')}"),),
         width=12,
     ),
     DashboardPanel(

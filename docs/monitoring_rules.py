@@ -12,7 +12,8 @@ import yaml
 
 from advisor.campaign.status import SUCCESSFUL
 from knowledge.domain import metrics
-from knowledge.domain.metrics import LASTING_LABELS, METRICS, SERIES_LABELS, WINDOW_DAYS
+from knowledge.domain.metrics import FAILED_TASKS, LASTING_LABELS, METRICS, SERIES_LABELS, WINDOW_DAYS
+from knowledge.domain.ratio import MIN_GAIN
 
 ROOT = Path(__file__).parents[1]
 RULES = ROOT / "templates" / "monitoring" / "advisor.rules.yaml"
@@ -22,6 +23,10 @@ _LASTING = ", ".join(LASTING_LABELS)
 _SERIES = ", ".join(SERIES_LABELS)
 _RECENT_SECONDS = 2 * 86400
 """Age up to which a failure or a throttled GPU is reported: after that, it is no longer news."""
+_REGRESSION = f"{1 + MIN_GAIN:g}"
+"""Ratio of seconds after and before a change from which it is reported: smaller changes are certain, too."""
+_REGRESSION_SECONDS = 14 * 86400
+"""Age up to which a change is reported: after that, it is the usual speed."""
 _MEMORY = "4h"
 """How long Prometheus may be down before it forgets the series that vanished."""
 
@@ -106,7 +111,19 @@ def _recent(query: str, time: str, labels: str) -> str:
     return f"{query}\nand on ({labels})\ntime() - max by ({labels}) ({time}) < {_RECENT_SECONDS}"
 
 
-ALERT_RULES = (
+ALERT_RULES: tuple[AlertRule, ...] = (
+    AlertRule(
+        name="AdvisorRegression",
+        query=f"""\
+max by ({_LASTING}, cause) ({metrics.SERIES_CHANGE.name}) > {_REGRESSION}
+and on ({_LASTING}, cause)
+time() - max by ({_LASTING}, cause) ({metrics.SERIES_CHANGE_TIME.name}) < {_REGRESSION_SECONDS}""",
+        duration="5m",
+        severity="warning",
+        summary="A series became slower.",
+        description=f'{_LASTING_WHERE} takes {{{{ $value | printf "%.3g" }}}} times the time that it took before. '
+        "Cause according to the records: {{ $labels.cause }}.",
+    ),
     AlertRule(
         name="AdvisorMeasurementStale",
         query=f"{AGE.name} > 2 * {INTERVAL.name}",
@@ -137,7 +154,8 @@ ALERT_RULES = (
         query="\nor\n".join(
             (
                 _recent(
-                    f'max by (campaign) ({metrics.CAMPAIGN_TASKS.name}{{state="given-up"}}) > 0',
+                    "sum by (campaign) (max by (campaign, state) "
+                    f'({metrics.CAMPAIGN_TASKS.name}{{state=~"{"|".join(FAILED_TASKS)}"}})) > 0',
                     metrics.CAMPAIGN_TIME.name,
                     "campaign",
                 ),
@@ -147,9 +165,9 @@ ALERT_RULES = (
         # The first run of a measurement may fail where the following ones do not.
         duration="30m",
         severity="warning",
-        summary="A campaign gave up tasks, or every run of a measurement failed.",
-        description="{{ if $labels.campaign }}Campaign `{{ $labels.campaign }}` gave up {{ $value }} of its tasks "
-        f"after repeated failures.{{{{ else }}}}All runs of the newest measurement of {_WHERE} failed.{{{{ end }}}}",
+        summary="A campaign did not complete, or every run of a measurement failed.",
+        description="{{ if $labels.campaign }}{{ $value }} tasks of campaign `{{ $labels.campaign }}` were given up or "
+        f"abandoned.{{{{ else }}}}All runs of the newest measurement of {_WHERE} failed.{{{{ end }}}}",
     ),
 )
 
@@ -160,8 +178,8 @@ def rules_file() -> str:
     Raises:
         ValueError: If a query names a metric that does not exist.
     """
-    for rule in (*RECORDING_RULES, *ALERT_RULES):
-        check_names(rule.query)
+    for query in (*(rule.query for rule in RECORDING_RULES), *(rule.query for rule in ALERT_RULES)):
+        check_names(query)
     recording = {
         "name": "advisor.rules",
         "interval": "2m",

@@ -45,8 +45,8 @@ CASES = sorted((ROOT / "tests" / "fixtures" / "monitoring").glob("*.yaml"))
 def nightly(days: int, **more: Any) -> Observation:
     """Return an observation that began some days ago."""
     started = datetime.now(UTC) - timedelta(days=days, minutes=1)
-    status = more.pop("status", "ok")
-    return replace(observation(block=f"nightly-{days}", status=status), started_at=started.isoformat(), **more)
+    own = {name: more.pop(name) for name in ("status", "version") if name in more}
+    return replace(observation(block=f"nightly-{days}", **own), started_at=started.isoformat(), **more)
 
 
 def campaign(*states: str) -> CampaignStatus:
@@ -70,9 +70,17 @@ def store(knowledge_file: Path) -> Iterator[SqlKnowledgeBase]:
 
 
 def planted() -> list[Observation]:
-    """Return results of which one is stale, two throttled, one failing and one healthy."""
+    """Return series of which one is stale, two are throttled, one fails, one is slower since an upgrade, one is healthy."""
     stale, hot, capped, failing = (replace(RUN, name=name) for name in ("stale", "hot", "capped", "failing"))
+    slower, noise = replace(RUN, name="slower"), (0.0, 0.004, -0.003, 0.001, -0.002)
     return [
+        *(
+            replace(
+                nightly(day, indicator=slower, reference=True, version="2.1.0" if day < 6 else "2.0.0"),
+                samples=((1.25 if day < 6 else 1.0) + noise[day % 5],),
+            )
+            for day in range(25)
+        ),
         *(nightly(day, indicator=stale) for day in (4, 5, 6)),
         nightly(0, indicator=hot, telemetry={"throttled": 1.0, "throttled_by_heat": 1.0}),
         nightly(0, indicator=capped, telemetry={"throttled": 1.0, "throttled_by_power": 1.0}),
@@ -263,24 +271,26 @@ def test_a_real_prometheus_scrapes_service_and_file_and_the_planted_alerts_fire(
         running_node_exporter(tmp_path) as exporter,
         running_prometheus(tmp_path, targets=(service, exporter), rules=RULES) as prometheus,
     ):
-        # Nothing is as old as the query that compares with the week before asks for.
         for query in queries():
-            if "offset" not in query:
-                prometheus.wait_for(query)
+            prometheus.wait_for(query)
         for rule in ALERT_RULES:
             prometheus.wait_for(f'ALERTS{{alertname="{rule.name}", severity="{rule.severity}", alertstate="firing"}}')
         alerts = prometheus.get("alerts")["alerts"]
         rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
         seconds = prometheus.query("seshat_series_seconds")
+        changes = prometheus.query("seshat_series_change_ratio")
 
     names = {(a["labels"]["alertname"], a["labels"].get("indicator") or a["labels"]["campaign"]) for a in alerts}
     assert names == {
+        ("AdvisorRegression", "slower"),
         ("AdvisorMeasurementStale", "stale"),
         ("AdvisorGpuThrottled", "hot"),
         ("AdvisorGpuThrottled", "capped"),
         ("AdvisorCampaignFailing", "failing"),
         ("AdvisorCampaignFailing", "nightly"),
     }
+    assert {change["metric"]["cause"] for change in changes} == {"stack"}
+    assert [float(change["value"][1]) for change in changes] == [pytest.approx(1.25, rel=0.01)] * len(changes)
     assert {rule["health"] for rule in rules} == {"ok"}
     assert {sample["metric"].get("settings") for sample in seconds} == {None, f"flags={HOSTILE}"}
 
@@ -335,7 +345,7 @@ def _lost(written: Any, read: Any, where: str) -> Iterator[str]:
 
 
 def _overlaps(panels: Sequence[dict[str, Any]]) -> Iterator[str]:
-    cells = set()
+    cells: set[tuple[int, int]] = set()
     for panel in panels:
         place = panel["gridPos"]
         own = {

@@ -14,7 +14,7 @@ from advisor.campaign.status import CampaignStatus
 from knowledge.domain import metrics
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.extras import needs_extra
-from knowledge.domain.metrics import CampaignTasks
+from knowledge.domain.metrics import FAILED_TASKS, CampaignTasks
 from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import write_atomically
 from knowledge.store.base import KnowledgeBase
@@ -101,9 +101,10 @@ class _Families:
 
 def campaign_tasks(status: CampaignStatus, *, time: float) -> CampaignTasks:
     """Return the tasks of a campaign that last changed at a time, in seconds since 1970."""
-    states = Counter(str(task.state) for task in status.tasks)
-    # Always there: a rule cannot compare a sample that is absent.
-    return CampaignTasks(name=status.name, time=time, tasks={"given-up": 0, **dict(sorted(states.items()))})
+    # If nobody coordinates an incomplete campaign, nobody runs its waiting tasks.
+    is_abandoned = status.state == "incomplete"
+    states = Counter("abandoned" if is_abandoned and t.state == "waiting" else str(t.state) for t in status.tasks)
+    return CampaignTasks(name=status.name, time=time, tasks={**dict.fromkeys(FAILED_TASKS, 0), **states})
 
 
 @contextmanager

@@ -26,6 +26,9 @@ MOST_LABEL_CHARACTERS = 200
 MOST_CAMPAIGNS = 50
 """Maximum number of campaigns among the metrics; those that changed last are shown."""
 
+FAILED_TASKS = ("abandoned", "given-up")
+"""States of tasks that nobody will run again by itself; a campaign has samples of them also if there are none."""
+
 _BOTH: tuple[Place, ...] = ("service", "textfile")
 
 
@@ -121,6 +124,21 @@ SERIES_INTERVAL = Metric(
     labels=LASTING_LABELS,
     places=_BOTH,
 )
+SERIES_CHANGE = Metric(
+    name="seshat_series_change_ratio",
+    kind="gauge",
+    meaning="Seconds after the newest change of speed of a series, divided by those before it: above 1 is slower; "
+    "`cause` is what `advisor pi history` attributes it to. Absent if the speed never changed",
+    labels=(*LASTING_LABELS, "cause"),
+    places=_BOTH,
+)
+SERIES_CHANGE_TIME = Metric(
+    name="seshat_series_change_time_seconds",
+    kind="gauge",
+    meaning="When the first measurement after this change was made, seconds since 1970",
+    labels=(*LASTING_LABELS, "cause"),
+    places=_BOTH,
+)
 SERIES_OMITTED = Metric(
     name="seshat_series_omitted",
     kind="gauge",
@@ -132,7 +150,8 @@ SERIES_OMITTED = Metric(
 CAMPAIGN_TASKS = Metric(
     name="seshat_campaign_tasks",
     kind="gauge",
-    meaning="Tasks of a campaign by state; `given-up` ones failed repeatedly",
+    meaning="Tasks of a campaign by state: those of `advisor pi status`, and `abandoned` for tasks that wait although "
+    "no process coordinates the campaign; `given-up` ones failed repeatedly",
     labels=("campaign", "state"),
     places=_BOTH,
 )
@@ -215,7 +234,19 @@ TELEMETRY = {
 
 METRICS = (
     *(SERIES_SECONDS, SERIES_RATE, SERIES_TIME, SERIES_THROTTLED, SERIES_RUNS, SERIES_RUN_TIME, SERIES_INTERVAL),
-    *(SERIES_OMITTED, CAMPAIGN_TASKS, CAMPAIGN_TIME, RUNS, OBSERVATIONS, BLOCKS, STACKS, HARDWARE, QUARANTINED),
+    *(
+        SERIES_CHANGE,
+        SERIES_CHANGE_TIME,
+        SERIES_OMITTED,
+        CAMPAIGN_TASKS,
+        CAMPAIGN_TIME,
+        RUNS,
+        OBSERVATIONS,
+        BLOCKS,
+        STACKS,
+        HARDWARE,
+        QUARANTINED,
+    ),
     *(RECEIVED, REQUESTS, REQUEST_SECONDS, *TELEMETRY.values()),
 )
 """All metrics."""

@@ -389,6 +389,11 @@ def _parts(hardware: HardwareProfile) -> dict[str, Scalar]:
     }
 
 
+def machine_name(hardware: HardwareProfile) -> str:
+    """Return the name of a machine, or the begin of a hash of its parts if its profile has no name of its own."""
+    return content_hash(_parts(hardware))[:12] if hardware.name == DETECTED else hardware.name
+
+
 def _machine(hardware: HardwareProfile) -> dict[str, Any]:
     """Return the name and the identities of a machine, as JSON-ready values."""
     parts = content_hash(_parts(hardware))
@@ -398,7 +403,7 @@ def _machine(hardware: HardwareProfile) -> dict[str, Any]:
         hardware.cpu.model,
         *(a.model for a in hardware.accelerators),
     }
-    name = parts[:12] if hardware.name == DETECTED else hardware.name
+    name = machine_name(hardware)
     return {
         "name": name,
         "names": sorted({own.lower() for own in (name, *names)} - {"", DETECTED}),

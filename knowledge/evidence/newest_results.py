@@ -13,11 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.hardware import DETECTED, HardwareProfile
 from knowledge.domain.identity import content_hash, hash_of_text
 from knowledge.domain.metrics import MOST_LABEL_CHARACTERS, MOST_SERIES, SERIES_LABELS, WINDOW_DAYS
 from knowledge.domain.observation import BENCHMARK, DAWNBENCH, PUBLISHED, Observation
 from knowledge.evidence.contrasts import machine_of
+from knowledge.evidence.history import machine_name
+from knowledge.evidence.history_changes import SeriesStatus, newest_states
 from knowledge.exchange.admission import MLPERF
 from knowledge.records import value_from
 from knowledge.store.base import KnowledgeBase, StoredBlock
@@ -40,6 +42,7 @@ class SeriesResult:
 
     Attributes:
         labels: Values of :data:`knowledge.domain.metrics.SERIES_LABELS`, by which series are distinguished.
+        history: Machine, framework, label and settings of its :class:`knowledge.evidence.history.SeriesKey`.
         run_time: When the last run began, seconds since 1970.
         runs: Number of runs by status.
         time: When the last successful run began; ``None`` if no run succeeded, as for the following.
@@ -49,12 +52,30 @@ class SeriesResult:
     """
 
     labels: tuple[str, ...]
+    history: tuple[str, ...]
     run_time: float
     runs: Mapping[str, int]
     time: float | None = None
     seconds: float | None = None
     flops_per_second: float | None = None
     throttled: Mapping[str, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestChange:
+    """The newest change of the speed of a series.
+
+    Attributes:
+        labels: Values of :data:`knowledge.domain.metrics.LASTING_LABELS`.
+        cause: What it is attributed to (:data:`knowledge.evidence.attribution.CauseKind`).
+        time: When the first measurement after it was made, seconds since 1970.
+        ratio: Seconds after it divided by those before it.
+    """
+
+    labels: tuple[str, ...]
+    cause: str
+    time: float
+    ratio: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +87,14 @@ class NewestResults:
         latest: The newest result of each series, successful or not, in order of their labels.
         intervals: Median seconds between the days on which a series was measured, by the values of
             :data:`knowledge.domain.metrics.LASTING_LABELS`.
+        changes: The newest change of each of these series whose speed changed.
         omitted: Number of series that were left out, by reason.
     """
 
     successful: tuple[SeriesResult, ...]
     latest: tuple[SeriesResult, ...]
     intervals: Mapping[tuple[str, ...], float]
+    changes: tuple[NewestChange, ...]
     omitted: Mapping[str, int]
 
 
@@ -98,10 +121,10 @@ def newest_results(store: KnowledgeBase, *, now: datetime, host: str | None = No
             if result.run_time >= since.timestamp() and not is_private:
                 labels = (*result.labels[:_SOURCE], source, *result.labels[_SOURCE + 1 :])
                 results.append(replace(result, labels=labels))
-    return _newest(results, now)
+    return _newest(results, newest_states(store, now=now), now)
 
 
-def _newest(results: Iterable[SeriesResult], now: datetime) -> NewestResults:
+def _newest(results: Iterable[SeriesResult], states: Iterable[SeriesStatus], now: datetime) -> NewestResults:
     by_series: dict[tuple[str, ...], list[SeriesResult]] = defaultdict(list)
     future = set()
     for result in sorted(results, key=lambda result: result.run_time):
@@ -117,8 +140,34 @@ def _newest(results: Iterable[SeriesResult], now: datetime) -> NewestResults:
         successful=tuple(members[-1] for members in successes.values() if members),
         latest=tuple(by_series[labels][-1] for labels in shown),
         intervals=_intervals(r for members in successes.values() for r in members),
+        changes=_changes((by_series[labels][-1] for labels in shown), states),
         omitted={"clock": len(future), "limit": len(ordered) - len(shown)},
     )
+
+
+def _changes(results: Iterable[SeriesResult], states: Iterable[SeriesStatus]) -> tuple[NewestChange, ...]:
+    """Return the newest changes of the series of results, in order of their labels."""
+    newest: dict[tuple[str, ...], SeriesStatus] = {}
+    # Another resolution of the clock makes another history, but not another series here: the newest one counts.
+    for state in sorted(states, key=lambda state: state.point.time):
+        newest[state.key.machine, state.key.framework, state.key.label, state.key.settings] = state
+    changes = {}
+    for result in results:
+        latest = newest.get(result.history)
+        change = latest.change if latest is not None else None
+        if change is not None and change.attribution.is_of_speed:
+            labels = _lasting(result.labels)
+            changes[labels] = NewestChange(
+                labels=labels,
+                cause=change.attribution.kind,
+                time=change.time.timestamp(),
+                ratio=change.place.ratio.inverse().speedup,
+            )
+    return tuple(change for _, change in sorted(changes.items()))
+
+
+def _lasting(labels: tuple[str, ...]) -> tuple[str, ...]:
+    return labels[:_VERSION] + labels[_VERSION + 1 :]
 
 
 def _intervals(results: Iterable[SeriesResult]) -> dict[tuple[str, ...], float]:
@@ -126,7 +175,7 @@ def _intervals(results: Iterable[SeriesResult]) -> dict[tuple[str, ...], float]:
     days: dict[tuple[str, ...], dict[int, float]] = defaultdict(dict)
     for result in results:
         assert result.time is not None
-        key = result.labels[:_VERSION] + result.labels[_VERSION + 1 :]
+        key = _lasting(result.labels)
         day = int(result.time // 86400)
         days[key][day] = max(result.time, days[key].get(day, 0.0))
     return {
@@ -168,6 +217,7 @@ def _result(labels: tuple[str, ...], members: Sequence[tuple[float, Observation]
     flops = statistics.median(o.flops for _, o, _ in successes) if successes else 0.0
     return SeriesResult(
         labels=labels,
+        history=_history_key(members[0][1]),
         run_time=max(time for time, _ in members),
         runs=dict(sorted(Counter(str(o.status) for _, o in members).items())),
         time=max((time for time, *_ in successes), default=None),
@@ -191,7 +241,7 @@ def _throttled(telemetries: Sequence[Mapping[str, float]]) -> dict[str, bool]:
 
 def _labels(o: Observation) -> tuple[str, ...]:
     values = {
-        "machine": _machine_name(o.hardware, o.indicator.device),
+        "machine": _machine_label(o.hardware, o.indicator.device),
         "source": "",
         "indicator": o.indicator.name,
         "indicator_version": str(o.indicator.version),
@@ -201,22 +251,23 @@ def _labels(o: Observation) -> tuple[str, ...]:
         "dtype": o.indicator.dtype,
         "framework": o.framework,
         "version": o.stack.version_of(o.framework) or "",
-        "settings": ",".join(f"{k}={v}" for k, v in sorted(o.settings.items())),
+        "settings": _settings(o),
     }
     return tuple(_label_text(values[label]) for label in SERIES_LABELS)
 
 
-def _machine_name(hardware: HardwareProfile, device: str) -> str:
-    """Return a name that stays when the driver, the system or the kernel change: those are what a change may be due to.
+def _history_key(o: Observation) -> tuple[str, ...]:
+    return machine_name(o.hardware), o.framework, o.indicator.label, _settings(o)
 
-    It has the model of the processor or accelerator, and a hash of all of them.
-    """
-    cpu = hardware.cpu
-    parts = [
-        *(cpu.vendor, cpu.microarchitecture, cpu.model, cpu.sockets, cpu.cores, cpu.threads, hardware.nodes),
-        *([a.vendor, a.model, a.memory_bytes, a.count, a.partition] for a in hardware.accelerators),
-    ]
-    return f"{machine_of(hardware, device).name} {content_hash(parts)[:8]}"
+
+def _settings(o: Observation) -> str:
+    return " ".join(f"{k}={v}" for k, v in sorted(o.settings.items()))
+
+
+def _machine_label(hardware: HardwareProfile, device: str) -> str:
+    """Return the name of a machine; with the model of the processor or accelerator, if the name is only a hash."""
+    name = machine_name(hardware)
+    return f"{machine_of(hardware, device).name} {name}" if hardware.name == DETECTED else name
 
 
 def _label_text(text: str) -> str:

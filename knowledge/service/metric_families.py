@@ -37,6 +37,9 @@ def result_families(results: NewestResults) -> Iterator[Family]:
     )
     yield family(metrics.SERIES_RUN_TIME, ((r.labels, r.run_time) for r in latest))
     yield family(metrics.SERIES_INTERVAL, results.intervals.items())
+    changes = [((*change.labels, change.cause), change) for change in results.changes]
+    yield family(metrics.SERIES_CHANGE, ((labels, change.ratio) for labels, change in changes))
+    yield family(metrics.SERIES_CHANGE_TIME, ((labels, change.time) for labels, change in changes))
     yield family(metrics.SERIES_OMITTED, (((reason,), number) for reason, number in results.omitted.items()))
 
 

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from knowledge.domain import metrics
+from knowledge.domain.identity import content_hash
 from knowledge.domain.metrics import CampaignTasks, Metric
 from knowledge.evidence.newest_results import newest_results
 from knowledge.service.metric_families import campaign_families, family, result_families
@@ -25,6 +26,9 @@ _COUNT_SECONDS = 10.0
 of observations takes seconds."""
 
 
+_RESULT_SECONDS = 600.0
+"""Seconds for which the newest results are cached while the content does not change: after that, some may be too old to
+be shown."""
 Campaigns = Callable[[], Iterable[CampaignTasks]]
 """Returns the tasks of the newest campaigns."""
 
@@ -36,7 +40,7 @@ class ServiceMetrics:
 
     def __init__(self, store: KnowledgeBase, campaigns: Campaigns) -> None:
         # Times of creation would be further metrics, which nobody needs.
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._registry.register(_Content(store, campaigns))
         self._received = self._counter(metrics.RECEIVED)
@@ -70,6 +74,7 @@ class _Content(Collector):
         self._campaigns = campaigns
         self._counting = threading.Lock()
         self._counted: tuple[float, tuple[Family, ...]] | None = None
+        self._results: tuple[float, str, tuple[Family, ...]] | None = None
 
     def describe(self) -> list[Family]:
         """Return nothing, so that the database is not read before the first request."""
@@ -100,5 +105,13 @@ class _Content(Collector):
             yield family(metric, [((), number)])
         sources = self._store.sources()
         yield family(metrics.QUARANTINED, (((s.name,), s.quarantined) for s in sources if s.quarantined))
-        yield from result_families(newest_results(self._store, now=datetime.now(UTC)))
+        yield from self._result_families(content_hash([content.digest, [(s.name, s.trust) for s in sources]]))
         yield from campaign_families(self._campaigns())
+
+    def _result_families(self, state: str) -> tuple[Family, ...]:
+        """Return the families of the newest results; cached ones if the content has a state that it had before."""
+        read_at = time.monotonic()
+        if self._results is None or self._results[1] != state or read_at - self._results[0] > _RESULT_SECONDS:
+            families = tuple(result_families(newest_results(self._store, now=datetime.now(UTC))))
+            self._results = read_at, state, families
+        return self._results[2]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from knowledge.domain.hardware import Driver
+from knowledge.domain.hardware import DETECTED, Driver
 from knowledge.domain.metrics import MOST_LABEL_CHARACTERS, MOST_SERIES, SERIES_LABELS
 from knowledge.domain.observation import Observation
 from knowledge.evidence import newest_results as module
@@ -87,14 +87,16 @@ def test_the_interval_continues_over_upgrades_and_a_burst_on_one_day_has_none(st
 
 def test_an_upgrade_of_the_driver_leaves_the_machine_the_same_one(store: SqlKnowledgeBase) -> None:
     drivers = [Driver(version=version) for version in ("570.1", "580.2")]
-    store.add([measured(day, hardware=replace(MACHINE, driver=d)) for day, d in enumerate(drivers)])
-    cpu = replace(MACHINE.cpu, cores=8)
-    store.add([measured(3, hardware=replace(MACHINE, cpu=cpu))])
+    detected = replace(MACHINE, name=DETECTED)
+    store.add([measured(day, hardware=replace(detected, driver=d)) for day, d in enumerate(drivers)])
+    store.add([measured(3, hardware=replace(detected, cpu=replace(MACHINE.cpu, cores=8)))])
+    store.add([measured(4)])
 
-    machines = {label(r, "machine") for r in newest_results(store, now=NOW).latest}
+    machines = sorted({label(r, "machine") for r in newest_results(store, now=NOW).latest})
 
-    assert len(machines) == 2
-    assert all(name.startswith("zen4 ") for name in machines)
+    assert len(machines) == 3
+    assert [name.rpartition(" ")[0] for name in machines] == ["", "zen4", "zen4"]
+    assert machines[0] == MACHINE.name
 
 
 def test_old_future_shipped_published_and_ignored_results_are_left_out(store: SqlKnowledgeBase) -> None:
@@ -144,7 +146,7 @@ def test_labels_are_short_and_distinct(store: SqlKnowledgeBase) -> None:
     store.add([measured(1, settings={"flags": long + end}) for end in "ab"])
     # The text of both is the same: two samples with equal labels would make Prometheus reject the whole answer.
     store.add(
-        [measured(1, indicator=replace(RUN, name="sort"), settings=s) for s in ({"a": "1,b=2"}, {"a": 1, "b": 2})]
+        [measured(1, indicator=replace(RUN, name="sort"), settings=s) for s in ({"a": "1 b=2"}, {"a": 1, "b": 2})]
     )
 
     labels = [r.labels for r in newest_results(store, now=NOW).latest]
