@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docs.monitoring_rules import RECORDING_RULES
 from knowledge.domain import metrics
-from knowledge.domain.metrics import LASTING_LABELS, METRICS, SERIES_LABELS, Metric
+from knowledge.domain.metrics import LASTING_LABELS, METRICS, SERIES_LABELS, PrometheusMetric
 
 _MEANINGS = {
     "machine": "model of the accelerator, or microarchitecture of the processor, and a hash of the parts of the "
@@ -73,7 +73,7 @@ def metrics_page() -> str:
     return "\n".join(lines)
 
 
-def _table(rows: list[Metric]) -> list[str]:
+def _table(rows: list[PrometheusMetric]) -> list[str]:
     return [
         "| metric | type | labels | meaning |",
         "| --- | --- | --- | --- |",

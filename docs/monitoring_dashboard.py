@@ -10,7 +10,7 @@ from typing import Any
 
 from docs.monitoring_rules import AGE, FAILED, INTERVAL, ROOT, check_names
 from knowledge.domain import metrics
-from knowledge.domain.metrics import FAILED_TASKS, TELEMETRY, Metric
+from knowledge.domain.metrics import FAILED_TASKS, TELEMETRY, PrometheusMetric
 
 DASHBOARD = ROOT / "templates" / "monitoring" / "advisor.dashboard.json"
 
@@ -42,7 +42,7 @@ class DashboardPanel:
     width: int = 8
 
 
-def _selected(metric: Metric | str) -> str:
+def _selected(metric: PrometheusMetric | str) -> str:
     """Return a query for the chosen machines, indicators and frameworks."""
     return f"{metric if isinstance(metric, str) else metric.name}{{{_SELECTED}}}"
 

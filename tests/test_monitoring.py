@@ -70,7 +70,7 @@ def store(knowledge_file: Path) -> Iterator[SqlKnowledgeBase]:
 
 
 def planted() -> list[Observation]:
-    """Return series of which one is stale, two are throttled, one fails, one is slower since an upgrade, one is healthy."""
+    """Return series: one is stale, two are throttled, one fails, one is slower since an upgrade, one is healthy."""
     stale, hot, capped, failing = (replace(RUN, name=name) for name in ("stale", "hot", "capped", "failing"))
     slower, noise = replace(RUN, name="slower"), (0.0, 0.004, -0.003, 0.001, -0.002)
     return [

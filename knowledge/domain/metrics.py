@@ -33,7 +33,7 @@ _BOTH: tuple[Place, ...] = ("service", "textfile")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
+class PrometheusMetric:
     """A metric.
 
     Attributes:
@@ -73,28 +73,28 @@ class CampaignTasks:
     tasks: Mapping[str, int]
 
 
-SERIES_SECONDS = Metric(
+SERIES_SECONDS = PrometheusMetric(
     name="seshat_series_seconds",
     kind="gauge",
     meaning="Median seconds per call of the newest successful measurement, over its runs",
     labels=SERIES_LABELS,
     places=_BOTH,
 )
-SERIES_RATE = Metric(
+SERIES_RATE = PrometheusMetric(
     name="seshat_series_flops_per_second",
     kind="gauge",
     meaning="Floating-point operations a second of the same measurement",
     labels=SERIES_LABELS,
     places=_BOTH,
 )
-SERIES_TIME = Metric(
+SERIES_TIME = PrometheusMetric(
     name="seshat_series_time_seconds",
     kind="gauge",
     meaning="When the last successful run of the series began, seconds since 1970",
     labels=SERIES_LABELS,
     places=_BOTH,
 )
-SERIES_THROTTLED = Metric(
+SERIES_THROTTLED = PrometheusMetric(
     name="seshat_series_throttled",
     kind="gauge",
     meaning="1 if a GPU lowered its clocks during the newest successful measurement, by reason: `power`, `heat` or "
@@ -102,21 +102,21 @@ SERIES_THROTTLED = Metric(
     labels=(*SERIES_LABELS, "reason"),
     places=_BOTH,
 )
-SERIES_RUNS = Metric(
+SERIES_RUNS = PrometheusMetric(
     name="seshat_series_runs",
     kind="gauge",
     meaning="Runs of the newest measurement, successful or not, by how they ended",
     labels=(*SERIES_LABELS, "status"),
     places=_BOTH,
 )
-SERIES_RUN_TIME = Metric(
+SERIES_RUN_TIME = PrometheusMetric(
     name="seshat_series_run_time_seconds",
     kind="gauge",
     meaning="When the last run of the series began, successful or not, seconds since 1970",
     labels=SERIES_LABELS,
     places=_BOTH,
 )
-SERIES_INTERVAL = Metric(
+SERIES_INTERVAL = PrometheusMetric(
     name="seshat_series_interval_seconds",
     kind="gauge",
     meaning="Median time between the days on which the series was measured, with any version of the framework; absent "
@@ -124,7 +124,7 @@ SERIES_INTERVAL = Metric(
     labels=LASTING_LABELS,
     places=_BOTH,
 )
-SERIES_CHANGE = Metric(
+SERIES_CHANGE = PrometheusMetric(
     name="seshat_series_change_ratio",
     kind="gauge",
     meaning="Seconds after the newest change of speed of a series, divided by those before it: above 1 is slower; "
@@ -132,14 +132,14 @@ SERIES_CHANGE = Metric(
     labels=(*LASTING_LABELS, "cause"),
     places=_BOTH,
 )
-SERIES_CHANGE_TIME = Metric(
+SERIES_CHANGE_TIME = PrometheusMetric(
     name="seshat_series_change_time_seconds",
     kind="gauge",
     meaning="When the first measurement after this change was made, seconds since 1970",
     labels=(*LASTING_LABELS, "cause"),
     places=_BOTH,
 )
-SERIES_OMITTED = Metric(
+SERIES_OMITTED = PrometheusMetric(
     name="seshat_series_omitted",
     kind="gauge",
     meaning=f"Series that are not among the metrics: older than the newest {MOST_SERIES} (`limit`), or with a time in "
@@ -147,7 +147,7 @@ SERIES_OMITTED = Metric(
     labels=("reason",),
     places=_BOTH,
 )
-CAMPAIGN_TASKS = Metric(
+CAMPAIGN_TASKS = PrometheusMetric(
     name="seshat_campaign_tasks",
     kind="gauge",
     meaning="Tasks of a campaign by state: those of `advisor pi status`, and `abandoned` for tasks that wait although "
@@ -155,42 +155,42 @@ CAMPAIGN_TASKS = Metric(
     labels=("campaign", "state"),
     places=_BOTH,
 )
-CAMPAIGN_TIME = Metric(
+CAMPAIGN_TIME = PrometheusMetric(
     name="seshat_campaign_time_seconds",
     kind="gauge",
     meaning="When the campaign last changed, seconds since 1970",
     labels=("campaign",),
     places=_BOTH,
 )
-RUNS = Metric(
+RUNS = PrometheusMetric(
     name="seshat_runs_total",
     kind="counter",
     meaning="Runs since the command started, by how they ended; failures are counted, too",
     labels=("status",),
     places=("textfile",),
 )
-OBSERVATIONS = Metric(
+OBSERVATIONS = PrometheusMetric(
     name="seshat_observations",
     kind="gauge",
     meaning="Stored observations, with those that ship with the program",
     labels=("status",),
 )
-BLOCKS = Metric(name="seshat_blocks", kind="gauge", meaning="Distinct blocks")
-STACKS = Metric(name="seshat_stacks", kind="gauge", meaning="Distinct stacks")
-HARDWARE = Metric(name="seshat_hardware", kind="gauge", meaning="Distinct hardware profiles")
-QUARANTINED = Metric(
+BLOCKS = PrometheusMetric(name="seshat_blocks", kind="gauge", meaning="Distinct blocks")
+STACKS = PrometheusMetric(name="seshat_stacks", kind="gauge", meaning="Distinct stacks")
+HARDWARE = PrometheusMetric(name="seshat_hardware", kind="gauge", meaning="Distinct hardware profiles")
+QUARANTINED = PrometheusMetric(
     name="seshat_quarantined_observations", kind="gauge", meaning="Quarantined observations", labels=("source",)
 )
-RECEIVED = Metric(
+RECEIVED = PrometheusMetric(
     name="seshat_received_observations_total",
     kind="counter",
     meaning="Delivered observations by result: added, known or quarantined",
     labels=("source", "outcome"),
 )
-REQUESTS = Metric(
+REQUESTS = PrometheusMetric(
     name="seshat_requests_total", kind="counter", meaning="Answered requests", labels=("path", "method", "status")
 )
-REQUEST_SECONDS = Metric(
+REQUEST_SECONDS = PrometheusMetric(
     name="seshat_request_seconds",
     kind="histogram",
     meaning="Time until the answer was sent",
@@ -222,7 +222,7 @@ _TELEMETRY = {
     "energy_window_seconds": "Length of the period over which energy was measured",
 }
 TELEMETRY = {
-    name: Metric(
+    name: PrometheusMetric(
         name=f"seshat_telemetry_{name}",
         kind="gauge",
         meaning=f"{meaning}; of the newest run",

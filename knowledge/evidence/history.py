@@ -390,7 +390,7 @@ def _parts(hardware: HardwareProfile) -> dict[str, Scalar]:
 
 
 def machine_name(hardware: HardwareProfile) -> str:
-    """Return the name of a machine, or the begin of a hash of its parts if its profile has no name of its own."""
+    """Return the name of a machine; if its profile has no name of its own, the first digits of a hash of its parts."""
     return content_hash(_parts(hardware))[:12] if hardware.name == DETECTED else hardware.name
 
 

@@ -8,11 +8,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 
 from knowledge.domain import metrics
-from knowledge.domain.metrics import CampaignTasks, Metric
+from knowledge.domain.metrics import CampaignTasks, PrometheusMetric
 from knowledge.evidence.newest_results import NewestResults
 
 
-def family(metric: Metric, samples: Iterable[tuple[tuple[str, ...], float]]) -> Family:
+def family(metric: PrometheusMetric, samples: Iterable[tuple[tuple[str, ...], float]]) -> Family:
     """Return the family of a metric that is not a histogram, with the values of its labels and its value by sample."""
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     made = kind(metric.name, metric.meaning, labels=metric.labels)

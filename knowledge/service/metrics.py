@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from knowledge.domain import metrics
 from knowledge.domain.identity import content_hash
-from knowledge.domain.metrics import CampaignTasks, Metric
+from knowledge.domain.metrics import CampaignTasks, PrometheusMetric
 from knowledge.evidence.newest_results import newest_results
 from knowledge.service.metric_families import campaign_families, family, result_families
 from knowledge.store.base import KnowledgeBase
@@ -48,7 +48,7 @@ class ServiceMetrics:
         timed = metrics.REQUEST_SECONDS
         self._seconds = Histogram(timed.name, timed.meaning, timed.labels, buckets=_LATENCIES, registry=self._registry)
 
-    def _counter(self, metric: Metric) -> Counter:
+    def _counter(self, metric: PrometheusMetric) -> Counter:
         return Counter(metric.name, metric.meaning, metric.labels, registry=self._registry)
 
     def received(self, counts: Mapping[str, int], source: str) -> None:
