@@ -38,7 +38,7 @@ class RecordingRule:
     Attributes:
         name: Name of the recorded metric: level, metric and operation.
         query: What is recorded.
-        meaning: What the recorded metric is, in one sentence without a full stop.
+        meaning: What the recorded metric is, without a full stop.
     """
 
     name: str

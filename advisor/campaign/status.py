@@ -18,7 +18,7 @@ from pi_runners.executors.base import TaskStatus
 COLUMNS = ("queued", "running", "done", "failed", "not run")
 """States of a cell: ``failed`` has an observation, too; ``not run`` was cancelled or given up."""
 SUCCESSFUL = frozenset({"ok", "unsupported", "not-converged"})
-"""Statuses of runs that did what was asked, as far as the stack can."""
+"""Statuses of runs that are no failure of the stack."""
 _SKEW_SECONDS = 2.0
 
 

@@ -39,7 +39,7 @@ class PrometheusMetric:
     Attributes:
         name: Its name in the text format; that of a counter ends with ``_total``.
         kind: Its type.
-        meaning: What it counts or measures, in one sentence without a full stop.
+        meaning: What it counts or measures, without a full stop.
         labels: Names of its labels.
         places: Where it is.
     """

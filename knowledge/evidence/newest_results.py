@@ -134,14 +134,14 @@ def _newest(results: Iterable[SeriesResult], states: Iterable[SeriesStatus], now
         else:
             by_series[result.labels].append(result)
     ordered = sorted(by_series, key=lambda labels: (-by_series[labels][-1].run_time, labels))
-    shown = sorted(ordered[:MOST_SERIES])
-    successes = {labels: [r for r in by_series[labels] if r.time is not None] for labels in shown}
+    newest = sorted(ordered[:MOST_SERIES])
+    successes = {labels: [r for r in by_series[labels] if r.time is not None] for labels in newest}
     return NewestResults(
         successful=tuple(members[-1] for members in successes.values() if members),
-        latest=tuple(by_series[labels][-1] for labels in shown),
+        latest=tuple(by_series[labels][-1] for labels in newest),
         intervals=_intervals(r for members in successes.values() for r in members),
-        changes=_changes((by_series[labels][-1] for labels in shown), states),
-        omitted={"clock": len(future), "limit": len(ordered) - len(shown)},
+        changes=_changes((by_series[labels][-1] for labels in newest), states),
+        omitted={"clock": len(future), "limit": len(ordered) - len(newest)},
     )
 
 
@@ -228,14 +228,14 @@ def _result(labels: tuple[str, ...], members: Sequence[tuple[float, Observation]
 
 
 def _throttled(telemetries: Sequence[Mapping[str, float]]) -> dict[str, bool]:
-    known = [telemetry for telemetry in telemetries if "throttled" in telemetry]
-    if not known:
+    recorded = [telemetry for telemetry in telemetries if "throttled" in telemetry]
+    if not recorded:
         return {}
     reasons = ("heat", "power")
-    flags = [[bool(telemetry.get(f"throttled_by_{reason}")) for reason in reasons] for telemetry in known]
+    flags = [[bool(telemetry.get(f"throttled_by_{reason}")) for reason in reasons] for telemetry in recorded]
     return {
         **{reason: any(of_run[number] for of_run in flags) for number, reason in enumerate(reasons)},
-        "other": any(bool(t["throttled"]) and not any(of_run) for t, of_run in zip(known, flags, strict=True)),
+        "other": any(bool(t["throttled"]) and not any(of_run) for t, of_run in zip(recorded, flags, strict=True)),
     }
 
 

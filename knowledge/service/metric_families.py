@@ -15,10 +15,10 @@ from knowledge.evidence.newest_results import NewestResults
 def family(metric: PrometheusMetric, samples: Iterable[tuple[tuple[str, ...], float]]) -> Family:
     """Return the family of a metric that is not a histogram, with the values of its labels and its value by sample."""
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-    made = kind(metric.name, metric.meaning, labels=metric.labels)
+    result = kind(metric.name, metric.meaning, labels=metric.labels)
     for labels, value in samples:
-        made.add_metric(labels, value)
-    return made
+        result.add_metric(labels, value)
+    return result
 
 
 def result_families(results: NewestResults) -> Iterator[Family]:
