@@ -26,6 +26,9 @@ from advisor.resolve.score.slowdowns import reproduction_text
 from docs.builds_page import attribute_meanings, builds_page
 from docs.hardware_page import hardware_page
 from docs.indicators_page import indicator_page
+from docs.metrics_page import metrics_page
+from docs.monitoring_dashboard import DASHBOARD, dashboard_file
+from docs.monitoring_rules import RULES, rules_file
 from docs.settings_page import settings_page
 from docs.workloads_page import workload_catalogue_page
 from knowledge.catalogue.rules import shipped_rules
@@ -38,7 +41,7 @@ REFERENCE = Path(__file__).parent / "reference"
 
 
 def pages() -> dict[Path, str]:
-    """Return every generated page by its path."""
+    """Return every generated page, and the files for Prometheus and Grafana, by path."""
     folder = REFERENCE / "indicators"
     texts = {folder / f"{name}.md": indicator_page(indicator) for name, indicator in INDICATORS.items()}
     entries = [f"- [{name}]({name}.md): {indicator.summary}" for name, indicator in INDICATORS.items()]
@@ -54,6 +57,8 @@ def pages() -> dict[Path, str]:
     texts[REFERENCE / "executors.md"] = executors_page()
     texts[REFERENCE / "lock-files.md"] = lock_files_page()
     texts[REFERENCE / "workload-catalogue.md"] = workload_catalogue_page()
+    texts[REFERENCE / "metrics.md"] = metrics_page()
+    texts[RULES], texts[DASHBOARD] = rules_file(), dashboard_file()
     return texts
 
 

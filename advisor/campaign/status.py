@@ -17,7 +17,8 @@ from pi_runners.executors.base import TaskStatus
 
 COLUMNS = ("queued", "running", "done", "failed", "not run")
 """States of a cell: ``failed`` has an observation, too; ``not run`` was cancelled or given up."""
-_SUCCESSFUL = {"ok", "unsupported", "not-converged"}
+SUCCESSFUL = frozenset({"ok", "unsupported", "not-converged"})
+"""Statuses of runs that are no failure of the stack."""
 _SKEW_SECONDS = 2.0
 
 
@@ -96,7 +97,7 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
         for arm in arms:
             column, node = "queued", ""
             if (path := measured.get((number, round_, arm.number))) is not None:
-                column = "done" if set(statuses(path)) <= _SUCCESSFUL else "failed"
+                column = "done" if set(statuses(path)) <= SUCCESSFUL else "failed"
                 node = str(noted.get("nodes", {}).get(str(arm.number), ""))
             elif arm.number == now:
                 column, node = "running", state.node

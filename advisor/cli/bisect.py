@@ -14,9 +14,9 @@ from advisor.api.option import MEASURING, read_duration
 from advisor.api.options import ProjectOptions
 from advisor.cli.console import duration, print_report, report_layout, say
 from advisor.cli.options import FormatOption, Only, expand_options, print_json
-from advisor.domain.words import count
+from advisor.domain.words import count, slowdown_text
 from advisor.experiment.bisection import Combination
-from advisor.report.bisection import bisection_json, bisection_markdown, bisection_text, slowdown_text
+from advisor.report.bisection import bisection_json, bisection_markdown, bisection_text
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import write_atomically
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -28,7 +29,8 @@ def serve(
     """Serve the knowledge base over HTTP: runners deliver observations, others read them.
 
     Make tokens with `advisor knowledge token create`. It speaks plain HTTP: put a proxy that speaks TLS before it.
-    Each request is logged as one line of JSON on the error output.
+    Each request is logged as one line of JSON on the error output. `/metrics` has figures for Prometheus; the page
+    about monitoring in the documentation (`advisor docs`) names its alert rules and its dashboard.
     """
     with needs_extra("serve", "`advisor serve`"):
         import uvicorn
@@ -36,7 +38,8 @@ def serve(
         from knowledge.service.access import LOGGER
         from knowledge.service.app import create_app
     with api.stores.open_writable_store(knowledge) as store:
-        app = create_app(store, Indicators(), most_bytes=int(most * 1e6))
+        campaigns = partial(api.campaigns.newest_campaign_tasks, knowledge=knowledge)
+        app = create_app(store, Indicators(), most_bytes=int(most * 1e6), campaigns=campaigns)
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             listening = socket.create_server((host, port), family=family, backlog=512)

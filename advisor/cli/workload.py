@@ -129,13 +129,13 @@ def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
     print_either(format, workload_json(workload), visible(workload_text(workload, parts=parts)))
 
 
-def write_plot(path: Path, draw: Callable[[Any], None], rows: int) -> None:
-    """Draw a plot with a number of rows to an SVG file.
+def write_plot(path: Path, draw: Callable[[Any], None], rows: int, *, panels: int = 0) -> None:
+    """Draw a plot with a number of rows to an SVG file; with ``panels``, the function draws on this many axes.
 
     Raises:
         InputError: If the file has another suffix.
     """
     if path.suffix != ".svg":
         raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")
-    write_atomically(path, draw_svg(draw, rows=rows))
+    write_atomically(path, draw_svg(draw, rows=rows, panels=panels))
     say(f"wrote `{path}`")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     # Every command imports this module.
     from knowledge.catalogue.rules import RuntimeRule
-    from knowledge.domain.ratio import WithRatio
+    from knowledge.domain.ratio import Ratio, WithRatio
     from knowledge.estimate.interface import Prediction
 
 _INDICATOR = re.compile(r"(?P<name>\w+)@\d+\[(?P<parameters>[^\]]*)\](?: (?P<dtype>\S+))?")
@@ -218,6 +218,17 @@ def speed_text(ratio: WithRatio, other: str = "") -> str:
     if ratio.is_significant:
         return f"{ratio_text(ratio.speedup)} times as fast{f' as {other}' if other else ''} {interval_text(ratio)}"
     return f"no clear difference{f' from {other}' if other else ''}: {ratio_text(ratio.speedup)} {interval_text(ratio)}"
+
+
+def slowdown_text(ratio: Ratio, other: str = "") -> str:
+    """Return a ratio of times in words: ``8.1 % slower [7.6, 8.5]``, or ``7.75 times as slow [7.30, 8.23]``."""
+    if ratio.speedup >= 2:
+        return f"{ratio_text(ratio.speedup)} times as slow{f' as {other}' if other else ''} {interval_text(ratio)}"
+    than = f" than {other}" if other else ""
+    if ratio.speedup < 1:
+        percent, low, high = (ratio_text(2 - value, "percent") for value in (ratio.speedup, ratio.high, ratio.low))
+        return f"{percent} % faster{than} [{low}, {high}]"
+    return f"{ratio_text(ratio.speedup, 'percent')} % slower{than} {interval_text(ratio, 'percent')}"
 
 
 def unknown_driver_text(runtime: RuntimeRule) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.api.measurements.bisect import Culprit, ProjectBisection
 from advisor.api.measurements.laboratory import machine_name
-from advisor.domain.words import count, interval_text, listed, memory_text, quoted, ratio_text
+from advisor.domain.words import count, listed, memory_text, quoted, slowdown_text
 from advisor.experiment.stack_pair import StackDifference, StackEnd
 from advisor.report.layout import Layout, labelled, rendered
 from knowledge.domain.ratio import Ratio
@@ -21,17 +21,6 @@ _ENDINGS = {
 }
 _MOST_LISTED = 12
 """Differences that the text lists if none of them is a culprit."""
-
-
-def slowdown_text(ratio: Ratio, other: str = "") -> str:
-    """Return a ratio of times in words: ``8.1 % slower [7.6, 8.5]``, or ``7.75 times as slow [7.30, 8.23]``."""
-    if ratio.speedup >= 2:
-        return f"{ratio_text(ratio.speedup)} times as slow{f' as {other}' if other else ''} {interval_text(ratio)}"
-    than = f" than {other}" if other else ""
-    if ratio.speedup < 1:
-        percent, low, high = (ratio_text(2 - value, "percent") for value in (ratio.speedup, ratio.high, ratio.low))
-        return f"{percent} % faster{than} [{low}, {high}]"
-    return f"{ratio_text(ratio.speedup, 'percent')} % slower{than} {interval_text(ratio, 'percent')}"
 
 
 def bisection_text(result: ProjectBisection, layout: Layout, *, written: Path | None = None) -> str:

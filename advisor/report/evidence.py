@@ -225,8 +225,13 @@ def ratios_plot(rows: Sequence[tuple[str, float, float, float]], *, title: str) 
     return draw
 
 
-def draw_svg(draw: Callable[[Any], None], *, rows: int) -> str:
+def draw_svg(draw: Callable[[Any], None], *, rows: int, panels: int = 0) -> str:
     """Return a plot as SVG; the same values give the same text.
+
+    Args:
+        draw: Draws on the axes, or with ``panels`` on an array of axes, one below the other.
+        rows: Rows of text of the plot.
+        panels: Number of axes, if there are several.
 
     Raises:
         InputError: If matplotlib is not installed.
@@ -236,7 +241,7 @@ def draw_svg(draw: Callable[[Any], None], *, rows: int) -> str:
         from matplotlib.figure import Figure
     with mpl.rc_context({"svg.hashsalt": "seshat", "svg.fonttype": "none"}):
         figure = Figure(figsize=(8, 1.2 + 0.22 * rows), layout="constrained")
-        draw(figure.subplots())
+        draw(figure.subplots(panels, squeeze=False)[:, 0] if panels else figure.subplots())
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()

@@ -11,8 +11,8 @@ from knowledge.domain.observation import BENCHMARK, Observation, Scalar
 _COMPARED = ("cpus_allowed", "cpu_governor", "kernel", "python")
 _SPREAD_WITHIN = 0.05
 _SPREAD_BETWEEN = 0.05
-_BUSY_PERCENT = 10.0
-_STOLEN_PERCENT = 2.0
+BUSY_PERCENT = 10.0
+STOLEN_PERCENT = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +76,14 @@ def _of_machine(runs: list[Observation]) -> Iterator[Instability]:
             remedy="take longer samples (`--min-time`), or stop other processes",
         )
     stolen = _mean(runs, "stolen_cpu_percent_mean")
-    if stolen > _STOLEN_PERCENT:
+    if stolen > STOLEN_PERCENT:
         yield Instability(
             code="stolen",
             reason=f"other virtual machines on the host used {stolen:.0f} % of the processor time",
             remedy="measure on a dedicated machine, or take more rounds",
         )
     busy = _mean(runs, "other_cpu_percent_mean")
-    if busy > _BUSY_PERCENT:
+    if busy > BUSY_PERCENT:
         yield Instability(
             code="busy",
             reason=f"other processes used {busy:.0f} % of the processor time",

@@ -27,7 +27,7 @@ from knowledge.exchange.admission import Admission, IndicatorCatalogue
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.service.access import AccessLog, access_record
 from knowledge.service.messages import BlockEntry, DeliveryReceipt
-from knowledge.service.metrics import ServiceMetrics
+from knowledge.service.metrics import Campaigns, ServiceMetrics
 from knowledge.service.streams import StreamedLines, StreamQuota
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
@@ -67,13 +67,17 @@ class ServiceError(Exception):
 
 
 def create_app(
-    store: SqlKnowledgeBase, catalogue: IndicatorCatalogue, *, most_bytes: int = LARGEST_BODY_BYTES
+    store: SqlKnowledgeBase,
+    catalogue: IndicatorCatalogue,
+    *,
+    most_bytes: int = LARGEST_BODY_BYTES,
+    campaigns: Campaigns = tuple,
 ) -> FastAPI:
     """Return the service of a knowledge base, which the caller closes after the service has ended.
 
-    ``most_bytes`` is the largest body of a request.
+    ``most_bytes`` is the largest body of a request, and ``campaigns`` returns the campaigns that its metrics show.
     """
-    metrics = ServiceMetrics(store)
+    metrics = ServiceMetrics(store, campaigns)
     # One delivery at a time: each checks what is stored before it writes.
     admission_lock = threading.Lock()
     streams = StreamQuota()

@@ -187,6 +187,12 @@ class KnowledgeBase(Protocol):
     def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
         """Return summaries of all blocks or of those with some names, by name; fast for any number of observations."""
 
+    def recent_blocks(self, since: str) -> frozenset[str]:
+        """Return the names of blocks with an observation that the user or a source added and that began after a time.
+
+        Times are compared as text, so that one without the form ``2026-01-01T00:00:00`` may be returned, too.
+        """
+
     def remove(self, blocks: Collection[str]) -> int:
         """Delete whole blocks in one transaction, and return the number of deleted observations.
 

@@ -216,6 +216,12 @@ class SqlKnowledgeBase(KnowledgeBase):
         with self._read() as connection:
             return _blocks(connection, names)
 
+    def recent_blocks(self, since: str) -> frozenset[str]:
+        table = tables.observation
+        query = select(table.c.block).where(table.c.shipped.is_(None), table.c.started_at >= since).distinct()
+        with self._read() as connection:
+            return frozenset(connection.execute(query).scalars())
+
     def remove(self, blocks: Collection[str]) -> int:
         with self._write() as connection:
             record_removal(connection, (block.name for block in _blocks(connection, blocks)))

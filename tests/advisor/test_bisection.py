@@ -17,9 +17,10 @@ from hypothesis import strategies
 
 from advisor.api.measurements.bisect import Culprit, ProjectBisection
 from advisor.api.measurements.laboratory import MachineLaboratory
+from advisor.domain.words import slowdown_text
 from advisor.experiment.bisection import Bisection, Combination, PathSection, is_same_failure
 from advisor.experiment.experiment import CONTROL, ArmRun, Laboratory
-from advisor.report.bisection import bisection_json, bisection_markdown, bisection_text, slowdown_text
+from advisor.report.bisection import bisection_json, bisection_markdown, bisection_text
 from advisor.report.layout import Layout
 from knowledge.domain.errors import InputError
 from knowledge.domain.ratio import Ratio

@@ -99,9 +99,11 @@ def test_contrasts_of_two_versions_have_different_labels(store: SqlKnowledgeBase
 def test_metrics_of_two_versions_are_separate_series(tmp_path: Path) -> None:
     path = tmp_path / "figures.prom"
     with open_knowledge_base("sqlite://", shipped=False) as sink:
-        PrometheusSink(sink.add, path).add(o for o in both_versions() if o.reference and o.round == 0)
+        now = datetime.now(UTC).isoformat()
+        measured = [replace(o, started_at=now) for o in both_versions() if o.reference and o.round == 0]
+        PrometheusSink(sink.add, path, store=sink).add(measured)
 
-    series = [line for line in path.read_text().splitlines() if line.startswith("seshat_indicator_seconds{")]
+    series = [line for line in path.read_text().splitlines() if line.startswith("seshat_series_seconds{")]
     assert sorted(line.partition('indicator_version="')[2][0] for line in series) == ["1", "2"]
 
 

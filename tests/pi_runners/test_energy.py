@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from advisor.campaign.prometheus import PrometheusSink
+from knowledge.store.engine import open_knowledge_base
 from pi_runners.execution import telemetry
 from pi_runners.execution.energy import EnergyMeter, energy_figures, gpu_counters, processor_counters
 from pi_runners.execution.telemetry import Sampler
@@ -289,15 +290,16 @@ while time.monotonic() < start + 4.5:
 
 def test_prometheus_does_not_show_the_energy_of_an_earlier_run(tmp_path: Path) -> None:
     pytest.importorskip("prometheus_client")
-    sink = PrometheusSink(lambda _: None, tmp_path / "figures.prom")
     runs = [observation(round=number) for number in range(2)]
 
-    sink.add([replace(runs[0], telemetry={"cpu_energy_joules": 400.0})])
-    first = (tmp_path / "figures.prom").read_text()
-    sink.add([runs[1]])
+    with open_knowledge_base("sqlite://", shipped=False) as store:
+        sink = PrometheusSink(store.add, tmp_path / "figures.prom", store=store)
+        sink.add([replace(runs[0], telemetry={"cpu_energy_joules": 400.0})])
+        first = (tmp_path / "figures.prom").read_text()
+        sink.add([runs[1]])
 
     assert "seshat_telemetry_cpu_energy_joules 400.0" in first
-    assert "seshat_telemetry_cpu_energy_joules NaN" in (tmp_path / "figures.prom").read_text()
+    assert "cpu_energy_joules" not in (tmp_path / "figures.prom").read_text()
 
 
 def test_on_a_machine_without_counters_readings_have_no_energy() -> None:

@@ -152,7 +152,7 @@ def test_figures_are_written_to_a_file_for_node_exporter(advisor: Advisor, index
     assert completed.returncode == 0, completed.stderr
     assert 'seshat_runs_total{status="import-error"} 4.0' in text
     assert failed.returncode == 4
-    assert "cannot be written" in failed.stderr
+    assert "could not be written" in failed.stderr
 
 
 def test_a_block_over_the_disk_budget_is_refused_before_anything_is_installed(

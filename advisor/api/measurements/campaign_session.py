@@ -14,7 +14,7 @@ from advisor.api.stores import AdmittingSink, Warn, log_warning, open_writable_s
 from advisor.campaign.coordinator import Coordinator
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan, block_name
 from advisor.campaign.engines import Engine, open_engine
-from advisor.campaign.prometheus import PrometheusSink
+from advisor.campaign.prometheus import prometheus_file
 from advisor.campaign.status import CampaignStatus, campaign_status
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
@@ -293,12 +293,9 @@ class CampaignSession:
                     f"another process coordinates the campaign in `{self.directory.path}`",
                     hint="`advisor pi status --watch` follows it, `advisor pi cancel` ends it",
                 )
-            coordinator = Coordinator(
-                self.directory,
-                self.plan,
-                sink=sink if prometheus is None else PrometheusSink(sink, prometheus).add,
-                attempts=attempts,
-                warn=self.warn,
+            coordinator = Coordinator(self.directory, self.plan, attempts=attempts, warn=self.warn)
+            coordinator.sink = opened.enter_context(
+                prometheus_file(sink, prometheus, store=store, campaign=lambda: campaign_status(coordinator))
             )
             coordinator.import_results(store)
             yield coordinator

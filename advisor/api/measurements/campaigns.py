@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +18,11 @@ from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.campaign.engines import open_engine, own_interpreter
 from advisor.campaign.plan import BlockCost, CampaignTarget, check_disk, estimate, run_seconds_by_label
 from advisor.campaign.plan import plan_campaign as expand_matrix
+from advisor.campaign.prometheus import campaign_tasks
 from advisor.campaign.status import CampaignStatus
 from advisor.user_directories import cache_directory
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import AdvisorError, InputError
+from knowledge.domain.metrics import MOST_CAMPAIGNS, WINDOW_DAYS, CampaignTasks
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.state_hash import default_address
 from pi_runners.plan.matrix_file import read_matrix
@@ -169,6 +173,36 @@ def list_campaigns(*, knowledge: str | None = None, warn: Warn = log_warning) ->
     """
     homes = [path.parent for path in sorted(campaigns_directory(knowledge).glob("*/campaign.json"))]
     return tuple(find_campaign(home=home, knowledge=knowledge, warn=warn).stored_status() for home in homes)
+
+
+def newest_campaign_tasks(*, knowledge: str | None = None, warn: Warn = log_warning) -> tuple[CampaignTasks, ...]:
+    """Return the tasks of the campaigns that changed in the last days, according to the files in their directories.
+
+    Args:
+        knowledge: Address of the knowledge base; by default the user's own.
+        warn: Receives the message and the hint of each campaign that cannot be read, which is left out.
+    """
+    changes = {path.parent: _changed_at(path.parent) for path in campaigns_directory(knowledge).glob("*/campaign.json")}
+    newest = sorted(changes, key=lambda home: (-changes[home], home))[:MOST_CAMPAIGNS]
+    campaigns = []
+    for home in newest:
+        if changes[home] >= time.time() - WINDOW_DAYS * 86400:
+            try:
+                status = find_campaign(home=home, knowledge=knowledge, warn=warn).stored_status()
+            except AdvisorError as error:
+                warn(error.message, error.hint)
+            else:
+                campaigns.append(campaign_tasks(status, time=changes[home]))
+    return tuple(campaigns)
+
+
+def _changed_at(home: Path) -> float:
+    """Return when a file of a campaign was last created or replaced, seconds since 1970; 0 if it was deleted."""
+    times = [0.0]
+    for path in (home, *home.glob("*/"), *home.glob("batches/*/")):
+        with contextlib.suppress(OSError):
+            times.append(path.stat().st_mtime)
+    return max(times)
 
 
 def campaigns_directory(knowledge: str | None) -> Path:

@@ -15,7 +15,7 @@ from advisor.api.measurements.options import EnvironmentOptions, IndicatorOption
 from advisor.api.options import IndexOptions, listed
 from advisor.api.stores import open_writable_store
 from advisor.campaign.plan import check_disk, choose_device, estimate, lock_loadgen
-from advisor.campaign.prometheus import PrometheusSink
+from advisor.campaign.prometheus import prometheus_file
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.client import IndexClient
 from advisor.user_directories import cache_directory
@@ -104,9 +104,11 @@ def run_block(
     environments = cache_directory(store.cache_directory) / "environments"
     if environment.disk_budget_bytes is not None:
         check_disk([estimate(block, client, {})], environments, budget_bytes=environment.disk_budget_bytes)
-    with open_writable_store(store.knowledge) as knowledge:
+    with (
+        open_writable_store(store.knowledge) as knowledge,
+        prometheus_file(knowledge.add, store.prometheus, store=knowledge) as sink,
+    ):
         complete = campaign.measured_cells(block, knowledge.observations(block=block.name))
-        sink = knowledge.add if store.prometheus is None else PrometheusSink(knowledge.add, store.prometheus).add
         limit = FailureLimit(sink)
         campaign.run_block(
             block,

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +20,7 @@ from advisor.api.option import (
     option_group,
     read_duration,
     read_gigabytes,
+    read_moment,
     read_pairs,
     read_scalar,
 )
@@ -270,6 +273,44 @@ class ExecutorOptions:
     name: Annotated[str, Option("--executor -e", metavar="NAME", help="local, slurm or kubernetes.")] = "local"
     options: Annotated[Mapping[str, str], ENGINE_OPTIONS] = field(default_factory=dict)
     disk_budget_bytes: Annotated[float | None, DISK_BUDGET] = None
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class HistoryOptions:
+    """Which histories of measurements are read."""
+
+    indicator: Annotated[str, Option("--indicator", metavar="NAME", help="Only this indicator.")] = ""
+    framework: Annotated[str, Option("--framework", metavar="NAME", help="Only this framework.")] = ""
+    stack: Annotated[
+        str,
+        Option(
+            "--stack",
+            metavar="REQUIREMENTS",
+            help="Only stacks such as `torch==2.13.0`.\nBy default, the reference stack of each block.",
+        ),
+    ] = ""
+    machine: Annotated[
+        str,
+        Option(
+            "--machine",
+            metavar="NAME",
+            help="Only this machine.\nIts name, its processor, its accelerator, or the begin of its identity.",
+        ),
+    ] = ""
+    since: Annotated[
+        datetime | None,
+        Option(
+            "--since",
+            metavar="DATE",
+            reads=str,
+            parse=partial(read_moment, option="--since"),
+            help="Only changes since this date.\nOlder measurements still count for them.",
+        ),
+    ] = None
+    with_shipped: Annotated[
+        bool, Option("--with-shipped", help="Also measurements that ship with the program.\nThose of other machines.")
+    ] = False
 
 
 TOKEN = Option("--token", has_variable=True, help="Token for the service.")

@@ -19,6 +19,7 @@ from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, expand_options, print_either, typer_option
 from advisor.cli.pi import campaign_commands
 from advisor.cli.pi.campaign import OUTPUT_FILE, campaign, plan, write_output
+from advisor.cli.pi.history import history
 from advisor.domain.words import count
 from advisor.index.client import IndexClient
 from advisor.project.workload.file import select_workload
@@ -35,6 +36,7 @@ _LISTED_BLOCKS = 5
 app = CommandGroup(help="Measure performance indicators.")
 app.command("plan")(plan)
 app.command("campaign")(campaign)
+app.command("history")(history)
 for command in (
     campaign_commands.status,
     campaign_commands.cancel,

@@ -148,10 +148,10 @@ def test_the_log_of_a_failed_response_has_the_reason(
     token, record = store.create_token(role="reader", source="lab-a")
     with serving(store) as service, caplog.at_level(logging.INFO):
         monkeypatch.setattr(store, "revision", away)
-        monkeypatch.setattr(store, "blocks", broken)
+        monkeypatch.setattr(store, "stacks", broken)
         answers = [
             requests.get(f"{service}{path}", headers={"Authorization": f"Bearer {token}"}, timeout=30)
-            for path in ("/health", "/blocks")
+            for path in ("/health", "/stacks")
         ]
         unavailable, failed = records(caplog, 2)
         text = requests.get(f"{service}/metrics", timeout=30).text
@@ -161,7 +161,7 @@ def test_the_log_of_a_failed_response_has_the_reason(
     assert (unavailable["error"], "could not be read: gone" in unavailable["reason"]) == ("knowledge-base", True)
     assert (failed["status"], failed["token"], failed["error"]) == (500, record.id, "ZeroDivisionError")
     assert "private" not in json.dumps(failed)
-    assert 'seshat_request_seconds_count{method="GET",path="/blocks",status="500"} 1.0' in text
+    assert 'seshat_request_seconds_count{method="GET",path="/stacks",status="500"} 1.0' in text
 
 
 def test_latencies_are_counted_by_route_and_status(service: str, store: SqlKnowledgeBase) -> None:

@@ -1,0 +1,445 @@
+"""Histories: the measurements of one indicator and framework on one machine over time, as series.
+
+A block is one point of a series: its reference arm is what the operator regards as current. So the stack, the driver
+and the kernel may change within a series; they are recorded conditions of its points. What would make times
+incomparable makes another series instead: another size, element type or definition of the indicator, other settings of
+the run, another resolution of the clock.
+
+A machine is its hardware without what may change on it: the driver, the C library, the virtualisation, the numbers of
+NUMA nodes and of logical processors, and the instructions and the memory that the kernel reports. If its profile has a
+name that somebody gave it, the name is the machine, and the hardware under it is a recorded condition.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import DETECTED, HardwareProfile
+from knowledge.domain.identity import content_hash
+from knowledge.domain.observation import DAWNBENCH, PUBLISHED_BLOCKS, Observation, Scalar
+from knowledge.evidence.block_evidence import shipped_blocks
+from knowledge.evidence.conditions import spread
+from knowledge.store.base import KnowledgeBase, StoredBlock
+
+PACKAGE = "package "
+"""Beginning of the names of conditions that are versions of packages."""
+HARDWARE = "hardware "
+"""Beginning of the names of conditions that are parts of the machine."""
+DRIVER, LIBC = "driver", "C library"
+"""Names of conditions that the hardware profile states and that may change on one machine."""
+SAMPLE_SECONDS, RUN_SECONDS = "sample_seconds", "run_seconds"
+"""Figures of a point: length of a sample, and time that one run of its process takes, both in seconds."""
+_VARYING = frozenset({"load_before", "load_after", "clock_jump_seconds", "clock_resolution_seconds"})
+"""Entries of an environment that differ from run to run, or that make another series."""
+_FIGURES = (
+    *("cpu_clock_megahertz_mean", "cpu_temperature_celsius_mean", "other_cpu_percent_mean", "stolen_cpu_percent_mean"),
+    *("gpu_clock_megahertz_mean", "gpu_temperature_celsius_mean", "throttled", "on_battery"),
+)
+_KIND = "history"
+_FORMAT = "01"
+"""Version of the cached points; raise it when the same observations give other points."""
+_FIRST_YEAR = 2000
+"""Measurements before this year were made by a machine whose clock was not set: it starts in 1970."""
+_GIBIBYTE = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPoint:
+    """The runs of one arm of a block at one indicator.
+
+    Attributes:
+        time: Median of the times at which they started, UTC.
+        seconds: Median over the rounds of the median seconds per call.
+        spread: Coefficient of variation of the medians of the rounds.
+        rounds: Number of successful rounds.
+        stack: Identity of the stack.
+        hardware: Identity of the hardware profile.
+        conditions: What was recorded of stack, machine and system, by name; it changes the speed or it does not.
+        figures: What was measured of the machine during the runs, by name: medians over the rounds.
+        block: Name of the block.
+    """
+
+    time: datetime
+    seconds: float
+    spread: float
+    rounds: int
+    stack: str
+    hardware: str
+    conditions: Mapping[str, Scalar]
+    figures: Mapping[str, float]
+    block: str
+
+    @property
+    def is_throttled(self) -> bool | None:
+        """Whether the accelerator reduced its clocks in most rounds; ``None`` if it was not recorded."""
+        flag = self.figures.get("throttled")
+        return None if flag is None else flag >= 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesKey:
+    """What the points of a series have in common.
+
+    Attributes:
+        machine: Name of the machine, or the begin of a hash of its parts if it has none.
+        framework: Distribution that provides the backend.
+        label: Label of the indicator run.
+        settings: Run-time settings as text, such as ``threads=2``; empty for none.
+        clock: Resolution of the clock that measured them, in seconds; 0 if it was not recorded.
+        stack: Requirements that the stacks fulfil; empty for the reference arms of the blocks.
+    """
+
+    machine: str
+    framework: str
+    label: str
+    settings: str = ""
+    clock: float = 0.0
+    stack: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The history of an indicator on a machine.
+
+    Attributes:
+        key: What its points have in common.
+        points: Its points, in order of time.
+        failures: Number of blocks in which no round succeeded.
+        misdated: Number of points whose time cannot be right; they are left out.
+    """
+
+    key: SeriesKey
+    points: tuple[HistoryPoint, ...]
+    failures: int = 0
+    misdated: int = 0
+
+    @property
+    def device(self) -> str:
+        """``cpu`` or ``cuda``."""
+        return self.key.label.rpartition("/")[2]
+
+    @property
+    def machine_text(self) -> str:
+        """The machine with the parts that it has now, for people."""
+        parts = self.points[-1].conditions
+        listed = [parts.get(HARDWARE + part) for part in ("accelerators", "processor")]
+        return f"{self.key.machine} ({', '.join(str(part) for part in listed if part)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesFilter:
+    """Which series are read; an empty text selects all.
+
+    Attributes:
+        indicator: Name of an indicator.
+        framework: Distribution that provides the backend.
+        machine: Name of a machine, of its processor or of its accelerator, or the begin of its identity.
+        stack: Requirements, separated by spaces, such as ``torch==2.13.0``: the arms with it instead of the reference
+            arms.
+        with_shipped: Whether blocks that ship with the program count, and published results: they are histories of
+            other machines.
+    """
+
+    indicator: str = ""
+    framework: str = ""
+    machine: str = ""
+    stack: str = ""
+    with_shipped: bool = False
+
+
+def load_series(
+    store: KnowledgeBase, selection: SeriesFilter | None = None, *, now: datetime | None = None
+) -> tuple[Series, ...]:
+    """Return the series of a knowledge base, ordered by their keys.
+
+    Observations are read only of blocks that changed since the last call; the points of the others are cached. Runs
+    that failed are not points. Neither are points from the future, or from before the year 2000: the clock of the
+    machine was wrong. Points with equal times are in order of their blocks.
+
+    Args:
+        store: The knowledge base.
+        selection: Which series; by default all of the user's own machines.
+        now: The present time; by default that of this machine.
+
+    Raises:
+        InputError: If the stack of the selection is not a list of requirements.
+    """
+    selection = selection or SeriesFilter()
+    requirements = _requirements(selection.stack)
+    latest = (now or datetime.now(UTC)) + timedelta(days=1)
+    groups: dict[SeriesKey, dict[str, _Row]] = defaultdict(dict)
+    failures: dict[SeriesKey, set[str]] = defaultdict(set)
+    for row in _rows(store, selection.with_shipped):
+        if not (row.reference or requirements) or not _is_selected(row, selection, requirements):
+            continue
+        key = row.key(" ".join(map(str, requirements)))
+        if row.point is None:
+            failures[key].add(row.block)
+            continue
+        # Of several arms with one stack, such as an A/A control, the reference counts, or else the first.
+        present = groups[key].get(row.block)
+        if present is None or row.rank < present.rank:
+            groups[key][row.block] = row
+    series = []
+    for key in sorted(groups, key=_order):
+        points = [row.point for row in groups[key].values() if row.point is not None]
+        dated = [p for p in points if p.time.year >= _FIRST_YEAR and p.time <= latest]
+        if dated:
+            dated.sort(key=lambda p: (p.time, p.block))
+            failed = len(failures[key] - groups[key].keys())
+            series.append(Series(key=key, points=tuple(dated), failures=failed, misdated=len(points) - len(dated)))
+    return tuple(series)
+
+
+def _order(key: SeriesKey) -> tuple[str, str, str, str, float]:
+    return key.machine, key.framework, key.label, key.settings, key.clock
+
+
+def _requirements(text: str) -> tuple[Requirement, ...]:
+    try:
+        return tuple(Requirement(word) for word in text.replace(",", " ").split())
+    except InvalidRequirement:
+        raise InputError(
+            f"`{text}` is not a stack", hint="write requirements such as `torch==2.13.0`, separated by spaces"
+        ) from None
+
+
+def _is_selected(row: _Row, selection: SeriesFilter, requirements: Iterable[Requirement]) -> bool:
+    if selection.indicator and row.label.partition("@")[0] != selection.indicator:
+        return False
+    if selection.framework and row.framework != canonicalize_name(selection.framework):
+        return False
+    name = selection.machine.lower()
+    if name and not (name in row.names or (len(name) > 5 and any(i.startswith(name) for i in row.identities))):
+        return False
+    versions = [(row.conditions.get(PACKAGE + canonicalize_name(r.name)), r) for r in requirements]
+    return all(v is not None and r.specifier.contains(str(v), prereleases=True) for v, r in versions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """The runs of one arm of a block at one indicator, with what selects its series.
+
+    Attributes:
+        block: Name of the block.
+        arm: Number of the arm.
+        reference: Whether it is the reference of its framework.
+        framework: Distribution that provides the backend.
+        label: Label of the indicator run.
+        settings: Run-time settings as text.
+        clock: Resolution of the clock, in seconds.
+        conditions: Recorded conditions, which the arms' indicators share.
+        machine: Name of the machine, or the begin of a hash of its parts.
+        names: Names of the machine, its processor and its accelerators, in lower case.
+        identities: Identity of the hardware profile, and the hash of the machine's parts.
+        point: The point; ``None`` if no round succeeded.
+    """
+
+    block: str
+    arm: int
+    reference: bool
+    framework: str
+    label: str
+    settings: str
+    clock: float
+    conditions: Mapping[str, Scalar]
+    machine: str
+    names: Collection[str]
+    identities: Collection[str]
+    point: HistoryPoint | None
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Order of the arms of a block in a series."""
+        return not self.reference, self.arm
+
+    def key(self, stack: str) -> SeriesKey:
+        """Return the key of its series."""
+        return SeriesKey(
+            machine=self.machine,
+            framework=self.framework,
+            label=self.label,
+            settings=self.settings,
+            clock=self.clock,
+            stack=stack,
+        )
+
+
+def _rows(store: KnowledgeBase, with_shipped: bool) -> Iterator[_Row]:
+    """Yield the rows of all blocks that count."""
+    blocks = [block for block in store.blocks() if block.trust > 0 and _is_history(block, with_shipped)]
+    digests = {block.name: f"{_FORMAT}{block.digest[2:]}" for block in blocks}
+    cached = store.load_derived(_KIND, digests.items()) if digests else {}
+    new = {name: _records(store.observations(block=name)) for name in digests if name not in cached}
+    store.store_derived(_KIND, [(name, digests[name], record) for name, record in new.items()])
+    for name in digests:
+        yield from _rows_from(name, cached.get(name) or new[name])
+
+
+def _is_history(block: StoredBlock, with_shipped: bool) -> bool:
+    return with_shipped or not (block.name.startswith(PUBLISHED_BLOCKS) or block.name in shipped_blocks())
+
+
+def _records(observations: Iterable[Observation]) -> dict[str, Any]:
+    """Return the rows of a block as JSON-ready values."""
+    runs: dict[tuple[int, str], list[Observation]] = defaultdict(list)
+    for o in observations:
+        if o.indicator.name != DAWNBENCH:
+            runs[o.arm, o.indicator.label].append(o)
+    conditions: list[dict[str, Scalar]] = []
+    machines: dict[str, dict[str, Any]] = {}
+    rows = []
+    for (arm, label), group in sorted(runs.items()):
+        good = [o for o in group if o.status == "ok" and o.samples]
+        first = (good or group)[0]
+        own = _conditions(first)
+        if own not in conditions:
+            conditions.append(own)
+        machines.setdefault(first.hardware.identity, _machine(first.hardware))
+        rows.append(
+            {
+                "arm": arm,
+                "reference": first.reference,
+                "framework": first.framework,
+                "label": label,
+                "settings": " ".join(f"{name}={value}" for name, value in sorted(first.settings.items())),
+                "clock": _clock(first),
+                "conditions": conditions.index(own),
+                "stack": first.stack.identity,
+                "hardware": first.hardware.identity,
+                "runs": _runs(good) if good else None,
+            }
+        )
+    return {"conditions": conditions, "machines": machines, "rows": rows}
+
+
+def _runs(good: Sequence[Observation]) -> dict[str, Any]:
+    """Return what the successful rounds of an arm measured, as JSON-ready values."""
+    medians = [statistics.median(o.samples) for o in good]
+    figures = {
+        name: statistics.median(values)
+        for name in _FIGURES
+        if (values := [o.telemetry[name] for o in good if name in o.telemetry])
+    }
+    figures[SAMPLE_SECONDS] = statistics.median(m * max(1, o.loops) for m, o in zip(medians, good, strict=True))
+    figures[RUN_SECONDS] = statistics.median(o.warmup_seconds + sum(o.samples) * max(1, o.loops) for o in good)
+    times = sorted(_time(o.started_at).timestamp() for o in good)
+    return {
+        "time": statistics.median(times),
+        "seconds": statistics.median(medians),
+        "spread": spread(medians),
+        "rounds": len(good),
+        "figures": figures,
+    }
+
+
+def _clock(o: Observation) -> float:
+    resolution = o.environment.get("clock_resolution_seconds")
+    return float(resolution) if isinstance(resolution, int | float) else 0.0
+
+
+def _time(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _conditions(o: Observation) -> dict[str, Scalar]:
+    """Return what was recorded of stack, machine and system."""
+    packages = {PACKAGE + package.name: package.version for package in o.stack.packages}
+    environment = {
+        name: value
+        for name, value in sorted(o.environment.items())
+        # Backends report the versions of their packages, too.
+        if name not in _VARYING and PACKAGE + name not in packages
+    }
+    stack: dict[str, Scalar] = {"cuda": o.stack.cuda, "cudnn": o.stack.cudnn, "python": o.stack.python}
+    hardware = o.hardware
+    system: dict[str, Scalar] = {
+        DRIVER: hardware.driver.version if hardware.driver else None,
+        LIBC: f"{hardware.libc} {hardware.libc_version}".strip() or None,
+        "virtualisation": hardware.virtualisation or None,
+        "numa_nodes": hardware.numa_nodes,
+        "logical_processors": hardware.cpu.threads,
+    }
+    parts = {HARDWARE + name: value for name, value in _parts(hardware).items()}
+    return {**environment, **packages, **stack, **system, **parts}
+
+
+def _parts(hardware: HardwareProfile) -> dict[str, Scalar]:
+    """Return the parts of a machine that change only if it is replaced or rebuilt."""
+    cpu = hardware.cpu
+    accelerators = [f"{a.count} x {a.model}{a.partition and f' ({a.partition})'}" for a in hardware.accelerators]
+    return {
+        "processor": cpu.model or cpu.microarchitecture,
+        "architecture": cpu.architecture,
+        "sockets": cpu.sockets,
+        "cores": cpu.cores,
+        "accelerators": ", ".join(accelerators) or None,
+        "nodes": hardware.nodes,
+        "system": hardware.os,
+    }
+
+
+def machine_name(hardware: HardwareProfile) -> str:
+    """Return the name of a machine; if its profile has no name of its own, the first digits of a hash of its parts."""
+    return content_hash(_parts(hardware))[:12] if hardware.name == DETECTED else hardware.name
+
+
+def _machine(hardware: HardwareProfile) -> dict[str, Any]:
+    """Return the name and the identities of a machine, as JSON-ready values."""
+    parts = content_hash(_parts(hardware))
+    names = {
+        hardware.name,
+        hardware.cpu.microarchitecture,
+        hardware.cpu.model,
+        *(a.model for a in hardware.accelerators),
+    }
+    name = machine_name(hardware)
+    return {
+        "name": name,
+        "names": sorted({own.lower() for own in (name, *names)} - {"", DETECTED}),
+        "identities": [hardware.identity, parts],
+    }
+
+
+def _rows_from(block: str, record: Mapping[str, Any]) -> Iterator[_Row]:
+    for row in record["rows"]:
+        machine = record["machines"][row["hardware"]]
+        conditions = record["conditions"][row["conditions"]]
+        runs = row["runs"]
+        point = None
+        if runs is not None:
+            point = HistoryPoint(
+                time=datetime.fromtimestamp(runs["time"], UTC),
+                seconds=runs["seconds"],
+                spread=runs["spread"],
+                rounds=runs["rounds"],
+                stack=row["stack"],
+                hardware=row["hardware"],
+                conditions=conditions,
+                figures=runs["figures"],
+                block=block,
+            )
+        yield _Row(
+            block=block,
+            arm=row["arm"],
+            reference=row["reference"],
+            framework=row["framework"],
+            label=row["label"],
+            settings=row["settings"],
+            clock=row["clock"],
+            conditions=conditions,
+            machine=machine["name"],
+            names=machine["names"],
+            identities=machine["identities"],
+            point=point,
+        )
