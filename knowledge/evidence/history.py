@@ -178,10 +178,14 @@ def load_series(
     latest = (now or datetime.now(UTC)) + timedelta(days=1)
     groups: dict[SeriesKey, dict[str, _Row]] = defaultdict(dict)
     failures: dict[SeriesKey, set[str]] = defaultdict(set)
+    # A machine may be named by parts or by a profile that it had at some time.
+    selected: set[SeriesKey] = set()
     for row in _rows(store, selection.with_shipped):
         if not (row.reference or requirements) or not _is_selected(row, selection, requirements):
             continue
         key = row.key(" ".join(map(str, requirements)))
+        if row.is_on(selection.machine.lower()):
+            selected.add(key)
         if row.point is None:
             failures[key].add(row.block)
             continue
@@ -190,7 +194,7 @@ def load_series(
         if present is None or row.rank < present.rank:
             groups[key][row.block] = row
     series = []
-    for key in sorted(groups, key=_order):
+    for key in sorted(selected & groups.keys(), key=_order):
         points = [row.point for row in groups[key].values() if row.point is not None]
         dated = [p for p in points if p.time.year >= _FIRST_YEAR and p.time <= latest]
         if dated:
@@ -217,9 +221,6 @@ def _is_selected(row: _Row, selection: SeriesFilter, requirements: Iterable[Requ
     if selection.indicator and row.label.partition("@")[0] != selection.indicator:
         return False
     if selection.framework and row.framework != canonicalize_name(selection.framework):
-        return False
-    name = selection.machine.lower()
-    if name and not (name in row.names or (len(name) > 5 and any(i.startswith(name) for i in row.identities))):
         return False
     versions = [(row.conditions.get(PACKAGE + canonicalize_name(r.name)), r) for r in requirements]
     return all(v is not None and r.specifier.contains(str(v), prereleases=True) for v, r in versions)
@@ -261,6 +262,11 @@ class _Row:
     def rank(self) -> tuple[bool, int]:
         """Order of the arms of a block in a series."""
         return not self.reference, self.arm
+
+    def is_on(self, machine: str) -> bool:
+        """Whether a text in lower case names the machine, or begins its identity; an empty text names all."""
+        is_prefix = len(machine) > 5 and any(identity.startswith(machine) for identity in self.identities)
+        return not machine or machine in self.names or is_prefix
 
     def key(self, stack: str) -> SeriesKey:
         """Return the key of its series."""
@@ -332,7 +338,7 @@ def _runs(good: Sequence[Observation]) -> dict[str, Any]:
     }
     figures[SAMPLE_SECONDS] = statistics.median(m * max(1, o.loops) for m, o in zip(medians, good, strict=True))
     figures[RUN_SECONDS] = statistics.median(o.warmup_seconds + sum(o.samples) * max(1, o.loops) for o in good)
-    times = sorted(_time(o.started_at).timestamp() for o in good)
+    times = sorted(_timestamp(o.started_at) for o in good)
     return {
         "time": statistics.median(times),
         "seconds": statistics.median(medians),
@@ -347,9 +353,13 @@ def _clock(o: Observation) -> float:
     return float(resolution) if isinstance(resolution, int | float) else 0.0
 
 
-def _time(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+def _timestamp(text: str) -> float:
+    """Return a time in seconds since 1970; 0, which cannot be right, if it is not a time."""
+    try:
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _conditions(o: Observation) -> dict[str, Scalar]:
