@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -176,41 +177,60 @@ def load_series(
     selection = selection or SeriesFilter()
     requirements = _requirements(selection.stack)
     latest = (now or datetime.now(UTC)) + timedelta(days=1)
-    groups: dict[SeriesKey, dict[str, _Row]] = defaultdict(dict)
-    failures: dict[SeriesKey, set[str]] = defaultdict(set)
-    # A machine may be named by parts or by a profile that it had at some time.
-    selected: set[SeriesKey] = set()
+    groups: dict[_Key, _Group] = defaultdict(_Group)
     for row in _rows(store, selection.with_shipped):
-        if not (row.reference or requirements) or not _is_selected(row, selection, requirements):
-            continue
-        key = row.key(" ".join(map(str, requirements)))
-        if row.is_on(selection.machine.lower()):
-            selected.add(key)
-        if row.point is None:
-            failures[key].add(row.block)
-            continue
-        # Of several arms with one stack, such as an A/A control, the reference counts, or else the first.
-        present = groups[key].get(row.block)
-        if present is None or row.rank < present.rank:
-            groups[key][row.block] = row
+        if (row.reference or requirements) and _is_selected(row, selection, requirements):
+            group = groups[row.key]
+            group.add(row)
+            group.is_selected = group.is_selected or row.is_on(selection.machine.lower())
     series = []
-    for key in sorted(selected & groups.keys(), key=_order):
-        points = [row.point for row in groups[key].values() if row.point is not None]
+    for (machine, framework, label, settings, clock), group in sorted(groups.items(), key=itemgetter(0)):
+        points = [row.point for row in group.rows.values() if row.point is not None]
         dated = [p for p in points if p.time.year >= _FIRST_YEAR and p.time <= latest]
-        if dated:
-            dated.sort(key=lambda p: (p.time, p.block))
-            failed = len(failures[key] - groups[key].keys())
-            series.append(Series(key=key, points=tuple(dated), failures=failed, misdated=len(points) - len(dated)))
+        if group.is_selected and dated:
+            key = SeriesKey(
+                machine=machine,
+                framework=framework,
+                label=label,
+                settings=settings,
+                clock=clock,
+                stack=" ".join(map(str, requirements)),
+            )
+            dated.sort(key=attrgetter("time", "block"))
+            failures = len(group.failures - group.rows.keys())
+            series.append(Series(key=key, points=tuple(dated), failures=failures, misdated=len(points) - len(dated)))
     return tuple(series)
 
 
-def _order(key: SeriesKey) -> tuple[str, str, str, str, float]:
-    return key.machine, key.framework, key.label, key.settings, key.clock
+_Key = tuple[str, str, str, str, float]
+"""Machine, framework, label, settings and clock of a series."""
+
+
+class _Group:
+    """The rows of a series.
+
+    Attributes:
+        rows: Its rows by block.
+        failures: Blocks in which an arm of it failed.
+        is_selected: Whether it is on a selected machine, which may be named by what it had at some time.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, _Row] = {}
+        self.failures: set[str] = set()
+        self.is_selected = False
+
+    def add(self, row: _Row) -> None:
+        """Add a row; of several arms of a block, such as an A/A control, the reference counts, or else the first."""
+        if row.point is None:
+            self.failures.add(row.block)
+        elif row.block not in self.rows or row.rank < self.rows[row.block].rank:
+            self.rows[row.block] = row
 
 
 def _requirements(text: str) -> tuple[Requirement, ...]:
     try:
-        return tuple(Requirement(word) for word in text.replace(",", " ").split())
+        return tuple(Requirement(word) for word in text.split())
     except InvalidRequirement:
         raise InputError(
             f"`{text}` is not a stack", hint="write requirements such as `torch==2.13.0`, separated by spaces"
@@ -268,16 +288,10 @@ class _Row:
         is_prefix = len(machine) > 5 and any(identity.startswith(machine) for identity in self.identities)
         return not machine or machine in self.names or is_prefix
 
-    def key(self, stack: str) -> SeriesKey:
-        """Return the key of its series."""
-        return SeriesKey(
-            machine=self.machine,
-            framework=self.framework,
-            label=self.label,
-            settings=self.settings,
-            clock=self.clock,
-            stack=stack,
-        )
+    @property
+    def key(self) -> _Key:
+        """What the rows of a series have in common."""
+        return self.machine, self.framework, self.label, self.settings, self.clock
 
 
 def _rows(store: KnowledgeBase, with_shipped: bool) -> Iterator[_Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +13,9 @@ import pytest
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Cpu, Driver
 from knowledge.domain.observation import Observation
+from knowledge.evidence import history_changes
 from knowledge.evidence.attribution import Attribution
+from knowledge.evidence.change_points import ScanState, scan
 from knowledge.evidence.history import Series, SeriesFilter, load_series
 from knowledge.evidence.history_changes import SeriesHistory, load_histories, newest_states
 from knowledge.store.engine import open_knowledge_base
@@ -163,13 +165,18 @@ def test_only_new_blocks_are_read_and_only_new_points_scanned(
     first = load_histories(base, now=NOW)
     blocks: list[str] = []
     looks: list[tuple[int, int]] = []
-    read, scan = base.observations, load_histories.__globals__["scan"]
-    monkeypatch.setattr(base, "observations", lambda **own: blocks.append(own["block"]) or read(**own))
-    monkeypatch.setitem(
-        load_histories.__globals__,
-        "scan",
-        lambda seconds, state: looks.append((state.length if state else 0, len(seconds))) or scan(seconds, state),
-    )
+    read = base.observations
+
+    def observations(*, block: str) -> Iterator[Observation]:
+        blocks.append(block)
+        return read(block=block)
+
+    def counted(seconds: Sequence[float], state: ScanState | None) -> ScanState:
+        looks.append((state.length if state else 0, len(seconds)))
+        return scan(seconds, state)
+
+    monkeypatch.setattr(base, "observations", observations)
+    monkeypatch.setattr(history_changes, "scan", counted)
 
     base.add(rows)
     second = load_histories(base, now=NOW)
