@@ -1,4 +1,7 @@
-"""Invented histories of daily runs, with planted changes; none of them is a measurement."""
+"""Invented histories of daily runs, with planted changes; none of them is a measurement.
+
+`python -m tests.knowledge.histories` stores the example of the documentation in the user's knowledge base.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import Any
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation
 from knowledge.domain.stack import PackageVersion, make_stack
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.state_hash import default_address
 
 FIRST_DAY = datetime(2026, 1, 1, 6, tzinfo=UTC)
 NODE = HardwareProfile(
@@ -99,3 +104,24 @@ def history(
 def slower(day: Day, percent: float, **changes: Any) -> Day:
     """Return a day on which everything takes longer, with other changes."""
     return replace(day, seconds=day.seconds * (1 + percent / 100), **changes)
+
+
+def example() -> Iterator[Observation]:
+    """Yield 100 days of a machine: a slower release on the 41st day, and a throttled GPU from the 91st day on."""
+    usual = Day()
+    hot = {
+        **TELEMETRY,
+        "gpu_clock_megahertz_mean": 1395.0,
+        "gpu_temperature_celsius_mean": 87.0,
+        "throttled": 1.0,
+    }
+    upgraded = replace(usual, packages={"numpy": "2.4.6", "torch": "2.14.0"})
+    for seed, (indicator, loss) in enumerate({"conv2d": 6.0, "softmax": 0.0}.items(), start=1):
+        slow = slower(upgraded, loss)
+        days = {0: usual, 40: slow, 90: slower(slow, 35, telemetry=hot)}
+        yield from history(days, length=100, seed=seed, indicator=indicator)
+
+
+if __name__ == "__main__":
+    with open_knowledge_base(default_address()) as store:
+        store.add(example())

@@ -226,7 +226,7 @@ STOLEN = {**TELEMETRY, "stolen_cpu_percent_mean": 12.0}
         ({"telemetry": STOLEN}, "neighbours", ["stolen_cpu_percent_mean"]),
         ({"telemetry": {**TELEMETRY, "other_cpu_percent_mean": 40.0}}, "neighbours", ["other_cpu_percent_mean"]),
         ({}, "unknown", []),
-        ({"hardware": DRIVER, "packages": NEW_STACK}, "several", ["driver", "torch"]),
+        ({"hardware": DRIVER, "packages": NEW_STACK}, "several", ["torch", "driver"]),
     ],
 )
 def test_a_planted_change_is_attributed_to_what_changed_with_it(
