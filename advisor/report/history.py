@@ -111,8 +111,8 @@ def _reasons(attribution: Attribution) -> Iterator[str]:
         yield f"other series of the machine with an unchanged stack: {counted}"
     if (run := attribution.measurement) is not None:
         stacks = " ".join(f'--stack "{stack}"' for stack in run.stacks)
-        wanted = "shows whether it is the stack" if len(run.stacks) > 1 else "with one of them as before shows which"
-        yield f"measuring {stacks} in one block {wanted}: about {run.minutes:g} minutes"
+        purpose = "shows whether it is the stack" if len(run.stacks) > 1 else "with one of them as before shows which"
+        yield f"measuring {stacks} in one block {purpose}: about {run.minutes:g} minutes"
 
 
 def _name(change: ConditionChange) -> str:

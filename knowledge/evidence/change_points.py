@@ -260,8 +260,8 @@ class _Values:
                 squares += own
                 freedom += len(rest) - 1
         # The correlation of the differences from an estimated mean is too small by about one over their number.
-        known = products / every * pairs + 1 if every > 0 else 0.0
-        correlation = (known + _PRIOR_CORRELATION * _PRIOR_PAIRS) / (pairs + _PRIOR_PAIRS)
+        corrected = products / every * pairs + 1 if every > 0 else 0.0
+        correlation = (corrected + _PRIOR_CORRELATION * _PRIOR_PAIRS) / (pairs + _PRIOR_PAIRS)
         rounded = round(min(max(correlation, 0.0), _MOST_CORRELATION) / _CORRELATION_STEP) * _CORRELATION_STEP
         return _Noise(squares=squares, freedom=freedom, correlation=rounded)
 

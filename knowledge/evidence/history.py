@@ -91,7 +91,7 @@ class SeriesKey:
     """What the points of a series have in common.
 
     Attributes:
-        machine: Name of the machine, or the begin of a hash of its parts if it has none.
+        machine: Name of the machine, or the start of a hash of its parts if it has none.
         framework: Distribution that provides the backend.
         label: Label of the indicator run.
         settings: Run-time settings as text, such as ``threads=2``; empty for none.
@@ -143,7 +143,7 @@ class SeriesFilter:
     Attributes:
         indicator: Name of an indicator.
         framework: Distribution that provides the backend.
-        machine: Name of a machine, of its processor or of its accelerator, or the begin of its identity.
+        machine: Name of a machine, of its processor or of its accelerator, or the start of its identity.
         stack: Requirements, separated by spaces, such as ``torch==2.13.0``: the arms with it instead of the reference
             arms.
         with_shipped: Whether blocks that ship with the program count, and published results: they are histories of
@@ -259,7 +259,7 @@ class _Row:
         settings: Run-time settings as text.
         clock: Resolution of the clock, in seconds.
         conditions: Recorded conditions, which the arms' indicators share.
-        machine: Name of the machine, or the begin of a hash of its parts.
+        machine: Name of the machine, or the start of a hash of its parts.
         names: Names of the machine, its processor and its accelerators, in lower case.
         identities: Identity of the hardware profile, and the hash of the machine's parts.
         point: The point; ``None`` if no round succeeded.
