@@ -45,11 +45,11 @@ _OTAVA = """
 import importlib.metadata, json, sys
 from otava.analysis import compute_change_points
 request = json.load(sys.stdin)
-found = [
+places = [
     [[int(c.index) for c in compute_change_points(list(values[:look]))[0]] for look in looks]
     for values, looks in request
 ]
-print(json.dumps({"version": importlib.metadata.version("apache-otava"), "found": found}))
+print(json.dumps({"version": importlib.metadata.version("apache-otava"), "places": places}))
 """
 
 
@@ -110,7 +110,7 @@ class OtavaLooks:
         run = subprocess.run([self._python, "-c", _OTAVA], input=text, capture_output=True, text=True, check=True)
         answer = json.loads(run.stdout)
         self.version = answer["version"]
-        return list(answer["found"])
+        return list(answer["places"])
 
     def alarms(self, histories: Iterable[Values], first: int) -> list[list[int]]:
         """Return the numbers of the values with which it reports a new change, for each history."""

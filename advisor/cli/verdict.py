@@ -15,8 +15,8 @@ from advisor.api.options import ProjectOptions
 from advisor.cli.check import BaseOption, GateReport, GateReportOptions
 from advisor.cli.console import duration, say
 from advisor.cli.options import Only, expand_options
+from advisor.domain.words import slowdown_text
 from advisor.experiment.bisection import Combination
-from advisor.report.bisection import slowdown_text
 from knowledge.domain.errors import InputError
 
 _Limits = Annotated[ExperimentOptions, Only(("budget_seconds", "max_download_bytes", "max_disk_bytes", "max_load"))]

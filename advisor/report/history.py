@@ -25,6 +25,7 @@ SCHEMA_VERSION = 1
 MOST_PLOTTED = 12
 """Largest number of series in a plot."""
 _TWICE = 2.0
+_LONGEST = 60
 _MOST_CONDITIONS = 6
 """Largest number of conditions that the text lists for a change."""
 _UNITS = {"megahertz": "MHz", "celsius": "degrees Celsius", "percent": "%", "seconds": "s"}
@@ -68,8 +69,8 @@ def _paragraph(own: SeriesHistory) -> Iterator[str]:
     if not own.changes:
         yield "changes   none"
     for change in reversed(own.changes):
-        yield f"{_day(change.time)}  {change_text(change)}"
-        yield from (f"            {line}" for line in _reasons(change.attribution))
+        yield f"{_minute(change.time)}  {change_text(change)}"
+        yield from (f"                  {line}" for line in _reasons(change.attribution))
 
 
 def title_of(series: Series) -> str:
@@ -88,11 +89,15 @@ def change_text(change: SpeedChange) -> str:
         if is_twice
         else slowdown_text(ratio.inverse())
     )
-    return f"{size}, certain since {_day(change.certain_at)}: {_TITLES[change.attribution.kind]}"
+    return f"{size}, certain since {_minute(change.certain_at)}: {_TITLES[change.attribution.kind]}"
 
 
 def _day(time: datetime) -> str:
     return f"{time:%Y-%m-%d}"
+
+
+def _minute(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M}"
 
 
 def _reasons(attribution: Attribution) -> Iterator[str]:
@@ -106,8 +111,8 @@ def _reasons(attribution: Attribution) -> Iterator[str]:
         yield f"other series of the machine with an unchanged stack: {counted}"
     if (run := attribution.measurement) is not None:
         stacks = " ".join(f'--stack "{stack}"' for stack in run.stacks)
-        wanted = "shows whether it is the stack" if len(run.stacks) > 1 else "with one of them as before shows which"
-        yield f"measuring {stacks} in one block {wanted}: about {run.minutes:g} minutes"
+        purpose = "shows whether it is the stack" if len(run.stacks) > 1 else "with one of them as before shows which"
+        yield f"measuring {stacks} in one block {purpose}: about {run.minutes:g} minutes"
 
 
 def _name(change: ConditionChange) -> str:
@@ -121,7 +126,8 @@ def _value(change: ConditionChange, value: Scalar) -> str:
     if isinstance(value, float):
         unit = next((unit for word, unit in _UNITS.items() if word in change.name.split("_")), "")
         return f"{value:.4g} {unit}".rstrip()
-    return str(value)
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def history_record(histories: Sequence[SeriesHistory]) -> dict[str, Any]:
@@ -188,7 +194,7 @@ def _draw_series(axes: Any, own: SeriesHistory) -> None:
         ratio = change.place.ratio
         axes.axvline(change.time, color="tab:red", linewidth=1)
         label = f" {ratio_text(ratio.speedup)} {interval_text(ratio)}, {change.attribution.kind}"
-        axes.annotate(label, (change.time, 1), xycoords=("data", "axes fraction"), va="top", fontsize=7)
+        axes.annotate(label, (change.time, 0.97), xycoords=("data", "axes fraction"), va="top", fontsize=7)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:.3g}")
     axes.yaxis.set_minor_formatter("{x:.3g}")

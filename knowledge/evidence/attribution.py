@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, get_args
 
 from knowledge.domain.observation import Scalar
 from knowledge.domain.ratio import NORMAL_QUANTILE
@@ -50,6 +50,7 @@ CauseKind = Literal[
 heat and throttling; ``sampler`` if it was measured in another way; ``several`` if the records cannot separate them;
 ``unknown`` if none of the recorded conditions changed."""
 
+_KINDS = get_args(CauseKind)
 SHARED: frozenset[CauseKind] = frozenset({"driver", "kernel", "settings", "clocks", "battery", "neighbours"})
 """Kinds that change the speed of more than one series of a machine."""
 _NEIGHBOURHOOD = 10
@@ -59,6 +60,8 @@ _CLOCK_CHANGE, _TEMPERATURE_CHANGE, _FLAG_CHANGE, _SAMPLE_CHANGE = 0.03, 8.0, 0.
 sample as a factor. The numbers are judgements."""
 _SHARE, _CERTAIN = 0.5, 3.0
 """Share of a change that another series must have to share it, or else lack, and the number of its standard errors."""
+_BUILD = ("blas", "cuda", "cudnn")
+"""First words of conditions that follow from the packages."""
 _ROUNDS, _START_SECONDS, _ENVIRONMENT_SECONDS = 8, 10.0, 60.0
 """A block with an A/A control, as `advisor pi run` measures it: its rounds, seconds for the start of a process, and for
 an environment."""
@@ -102,7 +105,7 @@ class Attribution:
 
     Attributes:
         kind: What it is attributed to.
-        changes: The conditions that changed together with the speed and were not ruled out, by kind and name.
+        changes: The conditions that changed together with the speed and were not ruled out, the stack first.
         sharing: Number of other series of the machine, with the same device and an unchanged stack, that changed, too.
         steady: Number of such series that did not.
         measurement: What separates several conditions; none if there is nothing to separate.
@@ -159,7 +162,7 @@ def attribute(
     kind: CauseKind = next(iter(kinds)) if len(kinds) == 1 else "several" if kinds else "unknown"
     return Attribution(
         kind=kind,
-        changes=tuple(sorted(changes, key=lambda c: (c.kind, c.name))),
+        changes=tuple(sorted(changes, key=lambda c: (_KINDS.index(c.kind), c.name))),
         sharing=sharing,
         steady=steady,
         measurement=_separating_run(series, changes, before[-1], after[0]) if kind == "several" else None,
@@ -178,16 +181,17 @@ def _recorded(
         for name in {*points[place].conditions, *points[place - 1].conditions}
         if points[place].conditions.get(name) != points[place - 1].conditions.get(name)
     }
+    packages = {_short(name) for name in names if name.startswith(PACKAGE)}
     changes = []
     for name in names:
         old, new = _usual(before, name), _usual(after, name)
         if old != new:
             kind = _kind_of(name, series.key.label)
             changes.append(ConditionChange(kind=kind, name=_short(name), before=old, after=new))
-    if any(c.kind == "stack" for c in changes):
-        # What a framework reports about its build follows from its version.
-        backend = _backend(series.key.label)
-        changes = [c for c in changes if c.kind != "settings" or c.name.partition("_")[0] != backend]
+    if any(name.startswith(PACKAGE) for name in names):
+        # What a framework reports about its build follows from the versions.
+        own = (_backend(series.key.label), *_BUILD)
+        changes = [c for c in changes if c.name in packages or c.name.partition("_")[0] not in own]
     return changes
 
 
@@ -207,7 +211,7 @@ def _kind_of(name: str, label: str) -> CauseKind:
     """Return what a recorded condition belongs to."""
     if name.startswith(HARDWARE):
         return "machine"
-    if name.startswith((PACKAGE, "blas")) or name in ("cuda", "cudnn", "stack", _backend(label)):
+    if name.startswith(PACKAGE) or name == "stack" or name.partition("_")[0] in _BUILD or name == _backend(label):
         return "stack"
     if name.startswith("python"):
         return "interpreter"

@@ -52,8 +52,8 @@ _CLIP = 3.0
 _CLIP_WINDOW = 50
 """Number of the last differences of neighbours that say what a standard deviation is there."""
 _CONFIRMATION = {2: 3.0, 3: 2.0, 4: 1.5, 5: 1.0, 6: 0.5}
-"""Standard deviations from the values before a change that each value after it must have, by their number: one value far
-away and a usual one are no change."""
+"""Standard deviations from the values before a change that each value after it must have, by their number: one value
+far away and a usual one are no change."""
 _WINDOW = 256
 """Number of values since the last change that are compared; older ones do not count."""
 _STEP = 32
@@ -240,7 +240,7 @@ class _Values:
 
         back = np.maximum(looks[:, None] - np.arange(1, number), 0)
         values = np.concatenate((self._last[looks][:, None], self._clipped[back]), axis=1)
-        return np.where(gap > 0, values.min(axis=1)[:, None], values.max(axis=1)[:, None])
+        return np.asarray(np.where(gap > 0, values.min(axis=1)[:, None], values.max(axis=1)[:, None]))
 
     def _noise(self, starts: Sequence[int], end: int) -> _Noise:
         """Return the noise of the values before ``end``, and before the last change the sum of squares."""
@@ -260,8 +260,8 @@ class _Values:
                 squares += own
                 freedom += len(rest) - 1
         # The correlation of the differences from an estimated mean is too small by about one over their number.
-        known = products / every * pairs + 1 if every > 0 else 0.0
-        correlation = (known + _PRIOR_CORRELATION * _PRIOR_PAIRS) / (pairs + _PRIOR_PAIRS)
+        corrected = products / every * pairs + 1 if every > 0 else 0.0
+        correlation = (corrected + _PRIOR_CORRELATION * _PRIOR_PAIRS) / (pairs + _PRIOR_PAIRS)
         rounded = round(min(max(correlation, 0.0), _MOST_CORRELATION) / _CORRELATION_STEP) * _CORRELATION_STEP
         return _Noise(squares=squares, freedom=freedom, correlation=rounded)
 
@@ -272,10 +272,10 @@ class _Values:
         deviation = max(math.sqrt(noise.squares / freedom), NOISE_FLOOR)
         errors = _errors_of_means(noise.correlation)
         places: list[tuple[int, int, int]] = []
-        for number, (start, _) in enumerate(alarms):
+        for number, (start, certain) in enumerate(alarms):
             low = places[-1][0] if places else 0
             high = alarms[number + 1][0] if number + 1 < len(alarms) else self._size
-            places.append(self._place(low, max(start, low + 1), high, errors * deviation**2))
+            places.append(self._place(low, max(start, low + 1), high, certain, errors * deviation**2))
         bounds = [0, *(place for place, *_ in places), self._size]
         changes, margins = [], []
         for number, ((start, earliest, latest), (_, certain)) in enumerate(zip(places, alarms, strict=True)):
@@ -289,8 +289,11 @@ class _Values:
             margins.append(abs(ratio.mean) / ratio.deviation - limit)
         return changes, margins
 
-    def _place(self, low: int, start: int, high: int, errors: Array) -> tuple[int, int, int]:
-        """Return the most likely place of a change between two others, and the range of likely places."""
+    def _place(self, low: int, start: int, high: int, certain: int, errors: Array) -> tuple[int, int, int]:
+        """Return the most likely place of a change between two others, and the range of likely places.
+
+        It is not after the value with which the change became certain.
+        """
         import numpy as np
 
         low, high = max(low, start - _WINDOW), min(high, start + _WINDOW)
@@ -298,7 +301,7 @@ class _Values:
             return start, start, start
         part = self._clipped[low:high]
         sums = np.cumsum(part)
-        places = np.arange(LEAST_AFTER, len(part) - LEAST_AFTER + 1)
+        places = np.arange(LEAST_AFTER, min(len(part) - LEAST_AFTER, certain - low) + 1)
         after = len(part) - places
         gap = (sums[-1] - sums[places - 1]) / after - sums[places - 1] / places
         likelihood = gap**2 / (errors[np.minimum(places, _WINDOW)] + errors[np.minimum(after, _WINDOW)]) / 2
@@ -317,10 +320,12 @@ def _deviations(logs: Array) -> Array:
     import numpy as np
 
     differences = np.abs(np.diff(logs))
-    padded = np.concatenate((np.full(_CLIP_WINDOW - 1, np.nan), differences))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, _CLIP_WINDOW)
-    short = min(_CLIP_WINDOW - 1, len(windows))
-    medians = np.concatenate((np.nanmedian(windows[:short], axis=1), np.median(windows[short:], axis=1)))
+    # Missing differences are the largest ones: the median is that of the smaller ones.
+    padded = np.concatenate((np.full(_CLIP_WINDOW - 1, np.inf), differences))
+    windows = np.sort(np.lib.stride_tricks.sliding_window_view(padded, _CLIP_WINDOW), axis=1)
+    sizes = np.minimum(np.arange(1, len(windows) + 1), _CLIP_WINDOW)
+    rows = np.arange(len(windows))
+    medians = (windows[rows, (sizes - 1) // 2] + windows[rows, sizes // 2]) / 2
     deviations = np.maximum(medians * _NORMAL / math.sqrt(2), NOISE_FLOOR)
     # The first look is at these values together.
     deviations[: FIRST_LOOK - 2] = deviations[min(FIRST_LOOK - 2, len(deviations) - 1)]

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -90,7 +91,7 @@ class SeriesKey:
     """What the points of a series have in common.
 
     Attributes:
-        machine: Name of the machine, or the begin of a hash of its parts if it has none.
+        machine: Name of the machine, or the start of a hash of its parts if it has none.
         framework: Distribution that provides the backend.
         label: Label of the indicator run.
         settings: Run-time settings as text, such as ``threads=2``; empty for none.
@@ -142,7 +143,7 @@ class SeriesFilter:
     Attributes:
         indicator: Name of an indicator.
         framework: Distribution that provides the backend.
-        machine: Name of a machine, of its processor or of its accelerator, or the begin of its identity.
+        machine: Name of a machine, of its processor or of its accelerator, or the start of its identity.
         stack: Requirements, separated by spaces, such as ``torch==2.13.0``: the arms with it instead of the reference
             arms.
         with_shipped: Whether blocks that ship with the program count, and published results: they are histories of
@@ -176,37 +177,60 @@ def load_series(
     selection = selection or SeriesFilter()
     requirements = _requirements(selection.stack)
     latest = (now or datetime.now(UTC)) + timedelta(days=1)
-    groups: dict[SeriesKey, dict[str, _Row]] = defaultdict(dict)
-    failures: dict[SeriesKey, set[str]] = defaultdict(set)
+    groups: dict[_Key, _Group] = defaultdict(_Group)
     for row in _rows(store, selection.with_shipped):
-        if not (row.reference or requirements) or not _is_selected(row, selection, requirements):
-            continue
-        key = row.key(" ".join(map(str, requirements)))
-        if row.point is None:
-            failures[key].add(row.block)
-            continue
-        # Of several arms with one stack, such as an A/A control, the reference counts, or else the first.
-        present = groups[key].get(row.block)
-        if present is None or row.rank < present.rank:
-            groups[key][row.block] = row
+        if (row.reference or requirements) and _is_selected(row, selection, requirements):
+            group = groups[row.key]
+            group.add(row)
+            group.is_selected = group.is_selected or row.is_on(selection.machine.lower())
     series = []
-    for key in sorted(groups, key=_order):
-        points = [row.point for row in groups[key].values() if row.point is not None]
+    for (machine, framework, label, settings, clock), group in sorted(groups.items(), key=itemgetter(0)):
+        points = [row.point for row in group.rows.values() if row.point is not None]
         dated = [p for p in points if p.time.year >= _FIRST_YEAR and p.time <= latest]
-        if dated:
-            dated.sort(key=lambda p: (p.time, p.block))
-            failed = len(failures[key] - groups[key].keys())
-            series.append(Series(key=key, points=tuple(dated), failures=failed, misdated=len(points) - len(dated)))
+        if group.is_selected and dated:
+            key = SeriesKey(
+                machine=machine,
+                framework=framework,
+                label=label,
+                settings=settings,
+                clock=clock,
+                stack=" ".join(map(str, requirements)),
+            )
+            dated.sort(key=attrgetter("time", "block"))
+            failures = len(group.failures - group.rows.keys())
+            series.append(Series(key=key, points=tuple(dated), failures=failures, misdated=len(points) - len(dated)))
     return tuple(series)
 
 
-def _order(key: SeriesKey) -> tuple[str, str, str, str, float]:
-    return key.machine, key.framework, key.label, key.settings, key.clock
+_Key = tuple[str, str, str, str, float]
+"""Machine, framework, label, settings and clock of a series."""
+
+
+class _Group:
+    """The rows of a series.
+
+    Attributes:
+        rows: Its rows by block.
+        failures: Blocks in which an arm of it failed.
+        is_selected: Whether it is on a selected machine, which may be named by what it had at some time.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, _Row] = {}
+        self.failures: set[str] = set()
+        self.is_selected = False
+
+    def add(self, row: _Row) -> None:
+        """Add a row; of several arms of a block, such as an A/A control, the reference counts, or else the first."""
+        if row.point is None:
+            self.failures.add(row.block)
+        elif row.block not in self.rows or row.rank < self.rows[row.block].rank:
+            self.rows[row.block] = row
 
 
 def _requirements(text: str) -> tuple[Requirement, ...]:
     try:
-        return tuple(Requirement(word) for word in text.replace(",", " ").split())
+        return tuple(Requirement(word) for word in text.split())
     except InvalidRequirement:
         raise InputError(
             f"`{text}` is not a stack", hint="write requirements such as `torch==2.13.0`, separated by spaces"
@@ -217,9 +241,6 @@ def _is_selected(row: _Row, selection: SeriesFilter, requirements: Iterable[Requ
     if selection.indicator and row.label.partition("@")[0] != selection.indicator:
         return False
     if selection.framework and row.framework != canonicalize_name(selection.framework):
-        return False
-    name = selection.machine.lower()
-    if name and not (name in row.names or (len(name) > 5 and any(i.startswith(name) for i in row.identities))):
         return False
     versions = [(row.conditions.get(PACKAGE + canonicalize_name(r.name)), r) for r in requirements]
     return all(v is not None and r.specifier.contains(str(v), prereleases=True) for v, r in versions)
@@ -238,7 +259,7 @@ class _Row:
         settings: Run-time settings as text.
         clock: Resolution of the clock, in seconds.
         conditions: Recorded conditions, which the arms' indicators share.
-        machine: Name of the machine, or the begin of a hash of its parts.
+        machine: Name of the machine, or the start of a hash of its parts.
         names: Names of the machine, its processor and its accelerators, in lower case.
         identities: Identity of the hardware profile, and the hash of the machine's parts.
         point: The point; ``None`` if no round succeeded.
@@ -262,16 +283,15 @@ class _Row:
         """Order of the arms of a block in a series."""
         return not self.reference, self.arm
 
-    def key(self, stack: str) -> SeriesKey:
-        """Return the key of its series."""
-        return SeriesKey(
-            machine=self.machine,
-            framework=self.framework,
-            label=self.label,
-            settings=self.settings,
-            clock=self.clock,
-            stack=stack,
-        )
+    def is_on(self, machine: str) -> bool:
+        """Whether a text in lower case names the machine, or begins its identity; an empty text names all."""
+        is_prefix = len(machine) > 5 and any(identity.startswith(machine) for identity in self.identities)
+        return not machine or machine in self.names or is_prefix
+
+    @property
+    def key(self) -> _Key:
+        """What the rows of a series have in common."""
+        return self.machine, self.framework, self.label, self.settings, self.clock
 
 
 def _rows(store: KnowledgeBase, with_shipped: bool) -> Iterator[_Row]:
@@ -332,7 +352,7 @@ def _runs(good: Sequence[Observation]) -> dict[str, Any]:
     }
     figures[SAMPLE_SECONDS] = statistics.median(m * max(1, o.loops) for m, o in zip(medians, good, strict=True))
     figures[RUN_SECONDS] = statistics.median(o.warmup_seconds + sum(o.samples) * max(1, o.loops) for o in good)
-    times = sorted(_time(o.started_at).timestamp() for o in good)
+    times = sorted(_timestamp(o.started_at) for o in good)
     return {
         "time": statistics.median(times),
         "seconds": statistics.median(medians),
@@ -347,9 +367,13 @@ def _clock(o: Observation) -> float:
     return float(resolution) if isinstance(resolution, int | float) else 0.0
 
 
-def _time(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+def _timestamp(text: str) -> float:
+    """Return a time in seconds since 1970; 0, which cannot be right, if it is not a time."""
+    try:
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo is not None else time.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _conditions(o: Observation) -> dict[str, Scalar]:

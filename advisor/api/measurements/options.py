@@ -295,7 +295,7 @@ class HistoryOptions:
         Option(
             "--machine",
             metavar="NAME",
-            help="Only this machine.\nIts name, its processor, its accelerator, or the begin of its identity.",
+            help="Only this machine.\nIts name, its processor, its accelerator, or the start of its identity.",
         ),
     ] = ""
     since: Annotated[
