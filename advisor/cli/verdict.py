@@ -65,10 +65,7 @@ def verdict(
 def say_state(comparison: api.bisect.ProjectBisection, number: int, combination: Combination | None) -> None:
     """Say what a measurement does now, and what is known."""
     label = "before again (A/A)" if combination is None else "after" if combination else "before"
-    slowdown = comparison.slowdown
-    known = (
-        f" | after: {slowdown_text(slowdown)} | {duration(comparison.bisection.seconds_left())} left"
-        if slowdown
-        else ""
-    )
-    say(f"round {number + 1}: {label}{known}")
+    text = f"round {number + 1}: {label}"
+    if slowdown := comparison.slowdown:
+        text += f" | after: {slowdown_text(slowdown)} | {duration(comparison.bisection.seconds_left())} left"
+    say(text)

@@ -20,7 +20,7 @@ from advisor.gate.judgement import judge
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import GateCase, InstallableFiles, ProjectState, Scope
-from advisor.gate.verdict import Verdict
+from advisor.gate.verdict import ChangeVerdict
 from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES
@@ -55,7 +55,7 @@ class TargetResult:
     recommended_prediction: Prediction | None
     not_predicted: str
     comparison: LockComparison | None
-    verdict: Verdict | None = None
+    verdict: ChangeVerdict | None = None
     failure: AdvisorError | None
     installable: InstallableFiles
 

@@ -14,7 +14,7 @@ from advisor.gate.comparison import LockComparison
 from advisor.gate.findings import Finding
 from advisor.gate.problem import without_pins
 from advisor.gate.scope import Scope
-from advisor.gate.verdict import Outcome, Recovery, Verdict, outcome_of
+from advisor.gate.verdict import ChangeVerdict, Outcome, Recovery, outcome_of
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings, values_to_set
 from advisor.resolve.score.slowdowns import Slowdowns
@@ -34,7 +34,7 @@ Versions = Mapping[str, Version]
 
 def judge(
     head: Scope, base: Scope, comparison: LockComparison, obstacles: tuple[str, str], resolved: Sequence[Finding]
-) -> Verdict:
+) -> ChangeVerdict:
     """Return the verdict on a change.
 
     Args:
@@ -46,11 +46,11 @@ def judge(
     """
     after, before = obstacles
     make = partial(
-        Verdict,
+        ChangeVerdict,
         tolerance=head.policy.max_regression,
         has_frameworks=any(change.package in FRAMEWORKS for change in comparison.changes),
         sizes=_sizes(head, base),
-        # The smallest change is no file: what is said of files alone is no news of it.
+        # The smallest change is not a file, so findings about files alone are not resolved by it.
         resolved=tuple(finding for finding in resolved if finding.package),
     )
     if after or before:
@@ -81,7 +81,7 @@ class _Judgement:
         self._tolerance = head.policy.max_regression
         self._slowdowns = Slowdowns(rules=self._rules, estimator=self._predictor, min_gain=self._tolerance)
 
-    def verdict(self, make: partial[Verdict]) -> Verdict:
+    def verdict(self, make: partial[ChangeVerdict]) -> ChangeVerdict:
         prediction = self._comparison.prediction
         speed = self._speed(self._head.lock.versions, prediction)
         if speed is None:
@@ -137,8 +137,8 @@ class _Judgement:
 
     def _other_version(self, name: str) -> Iterator[Recovery]:
         """Yield the newest other version of a package with which no loss is predicted that matters, if there is one."""
-        known = self._base if self._base.state.requirements_known else self._head
-        problem = without_pins(known.problem, known.lock)
+        scope = self._base if self._base.state.requirements_known else self._head
+        problem = without_pins(scope.problem, scope.lock)
         stack, tried = self._head.lock.versions, 0
         for candidate in IndexCandidates(self._head.case.client, problem).candidates(NormalizedName(name)):
             version = candidate.version

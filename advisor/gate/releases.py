@@ -17,7 +17,7 @@ from advisor.gate.check import TargetResult
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.gate.scope import GateCase
-from advisor.gate.verdict import Verdict
+from advisor.gate.verdict import ChangeVerdict
 from advisor.index.pages.filenames import version_of
 from advisor.index.pages.page import is_distribution
 from advisor.resolve.candidates.index import IndexCandidates
@@ -36,7 +36,7 @@ CODES: dict[ReleaseOutcome, str] = {
     "not-different": "ADV045",
     "not-known": "ADV046",
 }
-_WITHDRAWN = "ADV047"
+_REMOVED = "ADV047"
 _SCHEMA = 1
 NO_FILE = "the index has no file of it for the target"
 """Why a release does not run that has wheels for other targets only."""
@@ -123,8 +123,8 @@ class WatchState:
 
     def without(self, releases: Iterable[ReportedRelease]) -> WatchState:
         """Return the state without some releases, so that they are reported again if they come back."""
-        gone = {release.key for release in releases}
-        return WatchState(tuple(release for release in self.releases if release.key not in gone))
+        keys = {release.key for release in releases}
+        return WatchState(tuple(release for release in self.releases if release.key not in keys))
 
 
 def watched_packages(case: GateCase) -> list[NormalizedName]:
@@ -180,7 +180,7 @@ def _is_release(version: Version, specifiers: Iterable[SpecifierSet]) -> bool:
     return not version.is_prerelease and all(specifier.contains(version) for specifier in specifiers)
 
 
-def withdrawn_releases(case: GateCase, problem: ResolutionProblem, state: WatchState) -> Iterator[ReportedRelease]:
+def removed_releases(case: GateCase, problem: ResolutionProblem, state: WatchState) -> Iterator[ReportedRelease]:
     """Yield the reported releases of a target that the index does not offer any more."""
     source, locked = IndexCandidates(case.client, problem), case.head.lock.versions
     for release in state.releases:
@@ -219,10 +219,10 @@ def release_finding(release: ReportedRelease, reason: str, *, case: GateCase, po
     return _finding(code, release, message, lock_path=str(lock.path or ""), policy=policy)
 
 
-def withdrawn_finding(release: ReportedRelease, *, policy: GatePolicy, lock_path: str) -> Finding:
-    """Return the finding about a release that was reported and that the index withdrew."""
+def removed_finding(release: ReportedRelease, *, policy: GatePolicy, lock_path: str) -> Finding:
+    """Return the finding about a release that was reported and that the index removed."""
     message = f"`{release.package} {release.version}` was reported, and the index does not offer it any more"
-    return _finding(_WITHDRAWN, release, message, lock_path=lock_path, policy=policy)
+    return _finding(_REMOVED, release, message, lock_path=lock_path, policy=policy)
 
 
 def _finding(code: str, release: ReportedRelease, message: str, *, lock_path: str, policy: GatePolicy) -> Finding:
@@ -247,7 +247,7 @@ def reason_of(result: TargetResult) -> str:
     return _speed_text(verdict) or verdict.reason
 
 
-def _speed_text(verdict: Verdict) -> str:
+def _speed_text(verdict: ChangeVerdict) -> str:
     if verdict.speed is None:
         return ""
     return f"{ratio_text(verdict.speed.speedup)} times as fast as the lock, {ends_text(verdict.speed)}"

@@ -15,7 +15,7 @@ from advisor.gate.comparison import LockComparison, RecommendedValues, with_sett
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.gate.recommendation import RecommendedStack
-from advisor.gate.verdict import Verdict
+from advisor.gate.verdict import ChangeVerdict
 from advisor.index.client import IndexClient
 from advisor.locks.certificate import Certificate
 from advisor.locks.lock import Lock, LockedVersion
@@ -71,7 +71,7 @@ class GateCase:
         max_size: Largest admissible download of the lock, in bytes; `None` for no limit.
         settings: Run-time settings that may be recommended; `None` if none may.
         program: Identity of what `advisor advise --measure` would measure; empty if no lock has a certificate.
-        change: What the lock is if it is no file and no environment, for people.
+        change: Name of a lock that is neither a file nor an environment, for people; else empty.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Scope:
     policy: GatePolicy
     base: Scope | None = None
     comparison: LockComparison | None = None
-    verdict: Verdict | None = None
+    verdict: ChangeVerdict | None = None
     _results: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -30,7 +30,7 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ChangeVerdict:
     """The verdict on a change of a lock.
 
     Attributes:

@@ -17,7 +17,7 @@ from advisor.domain.words import speed_text
 from advisor.experiment.bisection import Combination
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.findings import Finding, Place, merge_targets
-from advisor.gate.verdict import Verdict, outcome_of
+from advisor.gate.verdict import ChangeVerdict, outcome_of
 from knowledge.domain.errors import InputError
 from knowledge.domain.ratio import Ratio, WithRatio
 
@@ -85,11 +85,11 @@ def measured(
         comparison.run(lambda number, combination: notify(comparison, number, combination))
         if comparison.bisection.ending == "interrupted":
             raise KeyboardInterrupt
-        found = _verdict(verdict, comparison)
-    return _with_verdict(result, target_result, found)
+        verdict = _verdict(verdict, comparison)
+    return _with_verdict(result, target_result, verdict)
 
 
-def _verdict(verdict: Verdict, comparison: ProjectBisection) -> Verdict:
+def _verdict(verdict: ChangeVerdict, comparison: ProjectBisection) -> ChangeVerdict:
     slowdown, minutes = comparison.slowdown, math.ceil(comparison.minutes_left)
     if comparison.failure:
         return replace(verdict, outcome="worse", speed=None, reason=f"it fails: {comparison.failure}", is_measured=True)
@@ -98,11 +98,11 @@ def _verdict(verdict: Verdict, comparison: ProjectBisection) -> Verdict:
     speed = slowdown.inverse()
     outcome = outcome_of(speed, verdict.tolerance)
     recoveries = verdict.recoveries if outcome == "worse" else ()
-    left = minutes if outcome == "not-known" else None
-    return replace(verdict, outcome=outcome, speed=speed, recoveries=recoveries, is_measured=True, minutes=left)
+    remaining = minutes if outcome == "not-known" else None
+    return replace(verdict, outcome=outcome, speed=speed, recoveries=recoveries, is_measured=True, minutes=remaining)
 
 
-def _with_verdict(result: GateResult, target_result: TargetResult, verdict: Verdict) -> GateResult:
+def _with_verdict(result: GateResult, target_result: TargetResult, verdict: ChangeVerdict) -> GateResult:
     """Return a result with a measured verdict, whose findings take the place of those about predictions."""
     case = target_result.case
     findings = [f for f in result.findings if f.code not in _OF_SPEED or f.subject]

@@ -33,9 +33,9 @@ from advisor.gate.releases import (
     outcome_of_release,
     reason_of,
     release_finding,
+    removed_finding,
+    removed_releases,
     watched_packages,
-    withdrawn_finding,
-    withdrawn_releases,
 )
 from advisor.gate.scope import GateCase
 from advisor.locks.registry import format_to_read
@@ -85,7 +85,7 @@ class Watch:
         path: The file of the state.
         state: What was reported before.
         judged: The new releases.
-        withdrawn: Reported releases that the index does not offer any more, each with the project.
+        removed: Reported releases that the index does not offer any more, each with the project.
         packages: Names of the watched packages of all targets.
     """
 
@@ -93,7 +93,7 @@ class Watch:
     path: Path
     state: WatchState
     judged: list[JudgedRelease] = field(default_factory=list)
-    withdrawn: list[tuple[ReportedRelease, GateCase]] = field(default_factory=list)
+    removed: list[tuple[ReportedRelease, GateCase]] = field(default_factory=list)
     packages: set[str] = field(default_factory=set)
 
     def result(self, only: JudgedRelease | None = None) -> GateResult:
@@ -103,8 +103,8 @@ class Watch:
             release_finding(judged.release, judged.reason, case=judged.case, policy=policy) for judged in listed
         ]
         findings += [
-            withdrawn_finding(release, policy=policy, lock_path=str(case.head.lock.path or ""))
-            for release, case in (self.withdrawn if only is None else ())
+            removed_finding(release, policy=policy, lock_path=str(case.head.lock.path or ""))
+            for release, case in (self.removed if only is None else ())
         ]
         reported, ignored = policy.apply(findings, today=datetime.now(UTC).date())
         # Exceptions of the gate are about the lock: that one has nothing to do here is no news.
@@ -123,7 +123,7 @@ class Watch:
         Raises:
             InputError: If the file cannot be written.
         """
-        state = self.state.without(release for release, _ in self.withdrawn)
+        state = self.state.without(release for release, _ in self.removed)
         state = state.with_releases(judged.release for judged in self.judged)
         if state != self.state:
             state.write(self.path)
@@ -173,7 +173,7 @@ def open_watch(
         for context, case in zip(opened.contexts, opened.cases, strict=True):
             problem = without_pins(case.head.problem, case.head.lock)
             watch.packages.update(watched_packages(case))
-            watch.withdrawn += [(release, case) for release in withdrawn_releases(case, problem, before)]
+            watch.removed += [(release, case) for release in removed_releases(case, problem, before)]
             for name, version, has_file in new_releases(case, problem):
                 if before.is_settled(case.name, name, str(version)):
                     continue

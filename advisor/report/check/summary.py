@@ -19,7 +19,7 @@ from advisor.domain.words import (
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.comparison import PackageChange, SettingChange
 from advisor.gate.findings import Cause, Finding, Place, gate_codes
-from advisor.gate.verdict import Recovery, Verdict
+from advisor.gate.verdict import ChangeVerdict, Recovery
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Effect, Prediction
 
@@ -74,7 +74,7 @@ def describe_prediction(prediction: Prediction | None, not_predicted: str = "") 
     return f"not predicted: {no_speedup_text(prediction)}"
 
 
-def describe_verdict(verdict: Verdict, prediction: Prediction | None) -> str:
+def describe_verdict(verdict: ChangeVerdict, prediction: Prediction | None) -> str:
     """Return the verdict on a change with its speed and what that rests on, or why it is not known."""
     names = {"no-difference": "no difference", "not-known": "not known"}
     name = names.get(verdict.outcome, verdict.outcome)
@@ -105,15 +105,15 @@ def speed_of_base(speed: Ratio) -> str:
     return f"{ratio_text(speed.speedup)} times as fast as the base {interval_text(speed)}"
 
 
-def describe_measurement(verdict: Verdict) -> str:
+def describe_measurement(verdict: ChangeVerdict) -> str:
     """Return how long a measurement would take that settles a verdict; empty if it is settled or that is not known."""
     if verdict.minutes is None:
         return ""
     minutes = count(verdict.minutes, "more minute" if verdict.is_measured else "minute")
-    return f"about {minutes} on the target would tell: `advisor verdict --measure {verdict.minutes}m`"
+    return f"about {minutes} on the target decide it: `advisor verdict --measure {verdict.minutes}m`"
 
 
-def describe_sizes(verdict: Verdict) -> str:
+def describe_sizes(verdict: ChangeVerdict) -> str:
     """Return the download before and after a change; empty if it is not known, or about the same."""
     if verdict.sizes is None or abs(verdict.sizes[0] - verdict.sizes[1]) <= _SAME_SIZE * verdict.sizes[0]:
         return ""

@@ -14,7 +14,7 @@ from advisor.gate.verdict import Outcome, outcome_of
 from advisor.report.check.formats.markdown import MARKER
 from knowledge.domain.ratio import Ratio
 from knowledge.store.engine import open_knowledge_base
-from tests.advisor.test_bisect import packages
+from tests.advisor.lock_pair import packages
 from tests.conftest import Advisor
 from tests.knowledge.samples import invented_blocks
 from tests.package_index import PackageIndex

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from knowledge.store.engine import open_knowledge_base
+from tests.advisor.lock_pair import add
 from tests.advisor.measured_project import make_project
-from tests.advisor.test_bisect import add
 from tests.conftest import Advisor
 from tests.knowledge.samples import invented_blocks
 from tests.package_index import PackageIndex
@@ -93,7 +93,7 @@ def test_a_release_that_is_not_known_is_reported_again_when_it_is(
     assert [name for name, _ in later.values()] == ["slower-release"]
 
 
-def test_a_withdrawn_release_is_reported_once(project: Path, index: PackageIndex, one_pass: Pass) -> None:
+def test_a_removed_release_is_reported_once(project: Path, index: PackageIndex, one_pass: Pass) -> None:
     index.add("tensorflow", "2.17.1", ["numpy<2"], code="")
     one_pass()
     listed = index.entries["tensorflow"]
@@ -104,7 +104,7 @@ def test_a_withdrawn_release_is_reported_once(project: Path, index: PackageIndex
     index.entries["tensorflow"] = listed
     _, back = one_pass()
 
-    assert [name for name, _ in gone.values()] == ["release-withdrawn"]
+    assert [name for name, _ in gone.values()] == ["release-removed"]
     assert again == (0, {})
     assert [name for name, _ in back.values()] == ["slower-release"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.comparison import SettingChange
 from advisor.gate.findings import Finding, gate_codes, unique_fingerprints
-from advisor.gate.verdict import Verdict
+from advisor.gate.verdict import ChangeVerdict
 from advisor.report.check.summary import change_document
 from advisor.report.formats import Presentation
 from advisor.report.phrases import prediction_document, rounded_record
@@ -95,7 +95,7 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
     }
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: ChangeVerdict) -> dict[str, Any]:
     before, after = verdict.sizes or (None, None)
     return {
         "outcome": verdict.outcome,

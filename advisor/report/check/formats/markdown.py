@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from advisor.domain.words import ends_text, ratio_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.findings import Finding, gate_codes
-from advisor.gate.verdict import Verdict
+from advisor.gate.verdict import ChangeVerdict
 from advisor.report.check.summary import (
     count_findings,
     describe_changes,
@@ -83,7 +83,7 @@ def _target(target_result: TargetResult) -> Iterator[str]:
     yield from effect_lines(listed_effects(comparison.prediction, comparison.effects))
 
 
-def _verdict(verdict: Verdict, prediction: Prediction | None) -> Iterator[str]:
+def _verdict(verdict: ChangeVerdict, prediction: Prediction | None) -> Iterator[str]:
     """Yield the verdict, what recovers a loss, the size of the download, and the findings that the change resolves."""
     mark = {"better": "🟢", "worse": "🔴", "no-difference": "⚪", "not-known": "❔"}[verdict.outcome]
     yield from ("", f"**{mark} Verdict: {describe_verdict(verdict, prediction)}.**")

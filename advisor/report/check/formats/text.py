@@ -11,7 +11,7 @@ from advisor.gate.comparison import LockComparison
 from advisor.gate.findings import Finding
 from advisor.gate.policy import Ignore
 from advisor.gate.update import lock_again, may_resolve, needs_tool
-from advisor.gate.verdict import Outcome, Recovery, Verdict
+from advisor.gate.verdict import ChangeVerdict, Outcome, Recovery
 from advisor.locks.lock import Lock
 from advisor.report.check.summary import (
     count_findings,
@@ -131,7 +131,7 @@ def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
         yield TextRow(label="advice", cells=(describe_gap(target_result),))
 
 
-def _comparison(comparison: LockComparison, verdict: Verdict | None, *, details: bool) -> Iterator[TextRow]:
+def _comparison(comparison: LockComparison, verdict: ChangeVerdict | None, *, details: bool) -> Iterator[TextRow]:
     most = 0 if details else _MOST_LINES
     yield TextRow(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
     changes = [change.texts for change in comparison.changes]
