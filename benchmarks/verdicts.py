@@ -48,6 +48,8 @@ from knowledge.domain.errors import AdvisorError
 from knowledge.hardware.profiles import find_profile
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+INDEX = "https://pypi.org/simple"
+"""The only index, so that builds in further indexes and directories of this machine do not count."""
 PYTHON = "3.12"
 DRIVER = "580.65.06"
 """Driver of the GPU: the oldest one of CUDA 13."""
@@ -159,7 +161,7 @@ class Bench:
         with api.indexes.open_indexes(self.indexes, self.scratch) as client:
             files = client.files(canonicalize_name(distribution))
         versions = {_version(file.filename) for file in files if not file.yanked}
-        return sorted(v for v in versions if v is not None and not v.is_prerelease)
+        return sorted(v for v in versions if v is not None and not v.is_prerelease and not v.local)
 
     def judge(self, project: Project, target: str, package: str, distribution: str, step: tuple[str, str]) -> Row:
         """Return the verdict on a step."""
@@ -202,8 +204,9 @@ class Bench:
                 row = judged(row, result)
         except AdvisorError as error:
             details: Sequence[str] = getattr(error, "details", ())
-            row = replace(row, text=f"{stage}: {'; '.join([error.message, *details[:1]])}")
-        return replace(row, seconds=time.monotonic() - started)
+            row = replace(row, text=f"{stage}: {[error.message, *details][-1].removeprefix('so ')}")
+        text = row.text.replace(f"{folder}/", "")
+        return replace(row, text=text, seconds=time.monotonic() - started)
 
 
 def judged(row: Row, result: GateResult) -> Row:
@@ -359,7 +362,8 @@ def main() -> None:
                 path = Path(scratch) / f"{target}.json"
                 path.write_text(json.dumps({**asdict(profile), "driver": DRIVER}))
                 hardware[target] = str(path)
-        indexes = IndexOptions(cache_directory=options.cache_dir or Path(scratch) / "cache", advisories="off")
+        cache = options.cache_dir or Path(scratch) / "cache"
+        indexes = IndexOptions(index_url=INDEX, cache_directory=cache, advisories="off")
         bench = Bench(scratch=Path(scratch), indexes=indexes, hardware=hardware)
         rows = list(steps(bench, [p for p in PROJECTS if p.name in names], targets, options.releases))
     if options.save:
