@@ -317,9 +317,12 @@ def summary(rows: Sequence[Row]) -> Iterator[str]:
         counts = Counter(row.outcome for row in own)
         measured = sum(row.measured for row in own)
         with_ratio = sum(row.comparisons > 0 or row.reports > 0 for row in own)
-        cells.append((*key, str(len(own)), *(str(counts[name]) for name in shown), str(with_ratio), str(measured)))
+        minutes = sum(row.minutes or 0 for row in own)
+        numbers = (len(own), *(counts[name] for name in shown), with_ratio, measured, minutes)
+        cells.append((*key, *map(str, numbers)))
     names = [outcome.replace("-", " ") for outcome in shown]
-    yield from table_lines(("package", "target", "verdicts", *names, "with a ratio", "both releases measured"), cells)
+    heads = ("package", "target", "verdicts", *names, "with a ratio", "both releases measured", "minutes to measure")
+    yield from table_lines(heads, cells)
 
 
 def documented(rows: Sequence[Row]) -> Iterator[str]:

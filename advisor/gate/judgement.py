@@ -9,7 +9,7 @@ from functools import partial
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.domain.words import no_speedup_text
+from advisor.domain.words import no_speedup_text, quoted
 from advisor.gate.checks.download import read_download
 from advisor.gate.comparison import LockComparison
 from advisor.gate.findings import Finding
@@ -123,7 +123,7 @@ class _Judgement:
     def _reason(self, prediction: Prediction) -> str:
         """Return why the speed is not known: what is not known of other packages than the changed ones is no reason."""
         changes = {change.package: change for change in self._comparison.changes}
-        not_compared = {*prediction.not_compared, *(change.package for change in prediction.changes)} | {
+        not_compared = set(prediction.not_compared) | {
             name
             for name, change in changes.items()
             if not all(self._predictor.is_measured(name, v) for v in (change.before, change.after) if v is not None)
@@ -135,6 +135,10 @@ class _Judgement:
             newest_measured=tuple(newest for newest in prediction.newest_measured if newest[0] in changes),
             not_compared=tuple(sorted(not_compared & changes.keys())),
         )
+        other_releases = [change.package for change in prediction.changes if change.package in changes]
+        if other_releases and not own.newest_measured:
+            names = quoted(other_releases)
+            return f"no program of the workload was compared with one of the two releases of {names} on such hardware"
         return no_speedup_text(own)
 
     def _setting_factors(self) -> Iterator[Ratio]:
