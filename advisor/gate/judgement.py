@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.domain.words import no_speedup_text
+from advisor.domain.words import no_speedup_text, quoted
 from advisor.gate.checks.download import read_download
 from advisor.gate.comparison import LockComparison
 from advisor.gate.findings import Finding
@@ -85,14 +86,14 @@ class _Judgement:
         prediction = self._comparison.prediction
         speed = self._speed(self._head.lock.versions, prediction)
         if speed is None:
-            return make(outcome="not-known", reason=no_speedup_text(prediction) if prediction else "")
+            return make(outcome="not-known", reason=self._reason(prediction) if prediction else "")
         if not self._comparison.changes and speed == NO_GAIN:
             return make(outcome="no-difference", reason="no package differs")
         outcome = outcome_of(speed, self._tolerance)
         return make(
             outcome=outcome,
             speed=speed,
-            rows=_rows(prediction) if prediction else 0,
+            rows=self._rows(self._head.lock.versions, prediction) if prediction else 0,
             reports=sum(len(rule.ratios) for rule, _ in self._differing_slowdowns()),
             recoveries=tuple(self._recoveries(speed)) if outcome == "worse" else (),
         )
@@ -101,9 +102,44 @@ class _Judgement:
         """Return the speed of a stack over the base; `None` if nothing is known about its difference."""
         factors = [self._slowdowns.gain(stack, self._before), *self._setting_factors()]
         factors = [factor for factor in factors if factor != NO_GAIN]
-        if prediction is not None and prediction.is_known:
+        if prediction is not None and prediction.is_known and (prediction.is_same or self._rows(stack, prediction)):
             factors.append(prediction.ratio)
         return product(factors) if factors else None
+
+    def _rows(self, stack: Versions, prediction: Prediction) -> int:
+        """Return the number of different comparisons of the changed releases behind a prediction.
+
+        A prediction without any says what releases usually differ by, and names comparisons of other releases.
+        """
+        evidence = {
+            (e.block, e.indicator, e.version, e.reference, e.hardware)
+            for change in prediction.changes
+            for e in change.evidence
+            if {_minor(stack[change.package]), _minor(self._before[change.package])}
+            & {_minor(Version(e.version)), _minor(Version(e.reference))}
+        }
+        return len(evidence) + sum(change.left_out for change in prediction.changes)
+
+    def _reason(self, prediction: Prediction) -> str:
+        """Return why the speed is not known: what is not known of other packages than the changed ones is no reason."""
+        changes = {change.package: change for change in self._comparison.changes}
+        not_compared = set(prediction.not_compared) | {
+            name
+            for name, change in changes.items()
+            if not all(self._predictor.is_measured(name, v) for v in (change.before, change.after) if v is not None)
+        }
+        own = replace(
+            prediction,
+            changes=(),
+            unmeasured=tuple(name for name in prediction.unmeasured if name in changes),
+            newest_measured=tuple(newest for newest in prediction.newest_measured if newest[0] in changes),
+            not_compared=tuple(sorted(not_compared & changes.keys())),
+        )
+        other_releases = [change.package for change in prediction.changes if change.package in changes]
+        if other_releases and not own.newest_measured:
+            names = quoted(other_releases)
+            return f"no program of the workload was compared with one of the two releases of {names} on such hardware"
+        return no_speedup_text(own)
 
     def _setting_factors(self) -> Iterator[Ratio]:
         """Yield the effect of each changed setting, on the framework that loses most."""
@@ -175,11 +211,5 @@ class _Judgement:
             yield Recovery(what=text, kind="settings", speed=speed.times(gain.ratio))
 
 
-def _rows(prediction: Prediction) -> int:
-    """Return the number of different comparisons behind a prediction."""
-    evidence = {
-        (e.block, e.indicator, e.version, e.reference, e.hardware)
-        for change in prediction.changes
-        for e in change.evidence
-    }
-    return len(evidence) + sum(change.left_out for change in prediction.changes)
+def _minor(version: Version) -> tuple[int, int]:
+    return version.major, version.minor

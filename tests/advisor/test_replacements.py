@@ -200,6 +200,24 @@ def test_the_gate_knows_the_extras_of_the_lock(advisor: Advisor, frameworks: Pac
     assert "ADV019" not in result.stdout
 
 
+def test_extras_of_other_releases_are_not_those_of_the_lock(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    for version in ("1.24.4", "1.28.0"):
+        libraries = [f"libraries; extra == '{extra}'" for extra in ("cuda", "cudnn")]
+        index.add("onnxruntime-gpu", version, libraries, extras=["cuda", "cudnn"])
+    index.add("libraries", "1.0")
+    folder = write_project(tmp_path / "p", "onnxruntime-gpu")
+    here = ("--index-url", index.url, *GPU)
+    (folder / "limit.txt").write_text("onnxruntime-gpu<1.28\n")
+    advisor("advise", *here, "--constraint", "limit.txt", cwd=folder)
+
+    result = advisor("check", *here, "--format", "json", cwd=folder)
+
+    assert locked(folder) == {"onnxruntime-gpu": "1.24.4", "libraries": "1.0"}
+    assert "ADV001" not in [code for code, _ in findings(result)]
+
+
 def test_an_extra_that_no_stack_has_is_reported_and_not_as_an_unknown_one(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:

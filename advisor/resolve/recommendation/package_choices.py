@@ -24,6 +24,7 @@ from advisor.resolve.recommendation.problem_variants import (
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.criteria import StackScore
 from knowledge.catalogue.builds import Replacement, shipped_builds
+from knowledge.catalogue.entries import admits
 from knowledge.domain.errors import InputError, suggest
 
 _MOST_VARIANTS = 24
@@ -83,6 +84,8 @@ def locked_extras(
         if candidate is None:
             continue
         for option in options:
+            if not admits(option.versions, candidate.version):
+                continue
             extras = [source.dependencies(candidate, canonicalize_name(extra)) for extra in option.extras]
             required = {dependency.name for dependencies in extras for dependency in dependencies or ()}
             if required and all(other in locked for other in required):

@@ -125,6 +125,21 @@ def test_an_unmeasured_version_is_not_known_and_the_policy_may_refuse_it(project
     assert judge("tensorflow==2.21.0")["exit_code"] == 1
 
 
+def test_comparisons_of_other_releases_are_not_behind_a_verdict(
+    project: Path, index: PackageIndex, judge: Judge
+) -> None:
+    for version in ("2.21.1", "2.22.0"):
+        index.add("tensorflow", version, ["numpy"], code="")
+    (project / "old.txt").write_text("tensorflow==2.21.0\nnumpy==2.0.2\n")
+
+    for version in ("2.21.1", "2.22.0"):
+        verdict = verdict_of(judge(f"tensorflow=={version}", "--current", "old.txt"))
+
+        assert (verdict["outcome"], verdict["speedup"], verdict["comparisons"]) == ("not-known", None, 0)
+        # NumPy has no measurements either, but does not change.
+        assert verdict["reason"] == "on such hardware, only `tensorflow` up to 2.20.0 was compared"
+
+
 def test_a_change_to_what_cannot_run_is_worse(project: Path, judge: Judge) -> None:
     before, after = project / "before.txt", project / "after.txt"
     before.write_text("tensorflow==2.20.0\nnumpy==2.0.2\n")
