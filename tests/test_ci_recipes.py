@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+from advisor.report.check.formats.markdown import MARKER
+from tests.comment_services import GITHUB_LIMIT, GITLAB_LIMIT, GitHub, gitlab
 from tests.package_index import PackageIndex
 
 ROOT = Path(__file__).parents[1]
@@ -108,14 +110,34 @@ def test_the_action_and_the_template_are_valid() -> None:
         assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
-def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, str]) -> tuple[int, str, Path]:
-    """Run the steps of the composite action like a runner; return exit code, log and temporary folder."""
+def run_action(
+    clone: Path,
+    variables: Mapping[str, str],
+    inputs: Mapping[str, str],
+    *,
+    number: str = "",
+    only: str = "",
+) -> tuple[int, str, Path]:
+    """Run the steps of the composite action like a runner; return exit code, log and temporary folder.
+
+    Args:
+        clone: The checkout.
+        variables: Variables of the runner.
+        inputs: Inputs of the action.
+        number: Number of the pull request; empty for a push.
+        only: Name of the only step to run, after a run of all of them.
+    """
     action = yaml.safe_load(ACTION.read_text())
     temporary = clone.parent / "runner"
-    temporary.mkdir()
-    values = {f"inputs.{name}": str(about.get("default", "")) for name, about in action["inputs"].items()}
-    values |= {f"inputs.{name}": value for name, value in inputs.items()}
-    context = {"github.action_path": str(ACTION.parent), **values}
+    temporary.mkdir(exist_ok=True)
+    output = temporary / "output"
+    context = {f"inputs.{name}": str(about.get("default", "")) for name, about in action["inputs"].items()}
+    context |= {f"inputs.{name}": value for name, value in inputs.items()}
+    context |= {
+        "github.action_path": str(ACTION.parent),
+        "github.token": "ghs_secret",
+        "github.event.pull_request.number": number,
+    }
 
     def substitute(text: str) -> str:
         expanded = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda m: context.get(m[1], ""), text)
@@ -126,11 +148,17 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
         "GITHUB_ACTIONS": "true",
         "GITHUB_WORKSPACE": str(clone),
         "GITHUB_STEP_SUMMARY": str(temporary / "summary.md"),
-        "GITHUB_OUTPUT": str(temporary / "output"),
+        "GITHUB_OUTPUT": str(output),
+        "GITHUB_SERVER_URL": "https://github.com",
+        "GITHUB_REPOSITORY": "group/project",
+        "GITHUB_RUN_ID": "11",
         "RUNNER_TEMP": str(temporary),
     }
     for step in action["runs"]["steps"]:
-        if step.get("if") == "inputs.base != ''" and not substitute("${{ inputs.base }}"):
+        if output.exists():
+            pairs = (line.partition("=") for line in output.read_text().splitlines())
+            context |= {f"steps.check.outputs.{name}": value for name, _, value in pairs}
+        if (only and step["name"] != only) or not _holds(step.get("if", ""), context, failed=bool(code)):
             continue
         own = {key: substitute(value) for key, value in step.get("env", {}).items()}
         completed = subprocess.run(
@@ -141,10 +169,31 @@ def run_action(clone: Path, variables: Mapping[str, str], inputs: Mapping[str, s
             text=True,
             check=False,
         )
-        log, code = log + completed.stdout + completed.stderr, completed.returncode
-        if code:
-            break
+        log, code = log + completed.stdout + completed.stderr, code or completed.returncode
     return code, log, temporary
+
+
+def _holds(condition: str, context: Mapping[str, str], *, failed: bool) -> bool:
+    """Whether a step runs: conditions are joined by ``&&``; without ``always()``, a step after a failure does not."""
+    terms = [term.strip() for term in condition.split("&&") if term.strip()]
+    if failed and "always()" not in terms:
+        return False
+    for term in terms:
+        name, operator, value = re.fullmatch(r"(\S+)(?: (==|!=) '(.*)')?", term).groups()  # type: ignore[union-attr]
+        if name == "always()":
+            continue
+        is_equal = context.get(name, "") == (value or "")
+        if is_equal != (operator == "=="):
+            return False
+    return True
+
+
+HOSTILE = """
+END
+`touch {0}` $(touch {0})
+'''; touch {0}; "; touch {0}; EOF
+::error title=forged::text of the change
+"""
 
 
 @SLOW
@@ -163,31 +212,154 @@ def test_the_github_action_annotates_the_line_and_writes_a_summary(clone: Path, 
 
 
 @SLOW
-def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str, str]) -> None:
-    add_exception(clone)
-    marker = add_hostile_modules(clone)
+def test_the_github_action_updates_its_comment(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
+    github = GitHub(tmp_path / "github")
+    variables["PATH"] = f"{github.folder}{os.pathsep}{variables['PATH']}"
+    key = f"{MARKER}\n<!-- directory: . -->\n"
+    others = [
+        comment("github-actions[bot]", "of another job"),
+        comment("github-actions[bot]", f"{MARKER}\n<!-- directory: other -->\n"),
+        comment("somebody", f"{key}forged"),
+        {"id": 9, "user": None, "body": None},
+    ]
+    github.set(others)
+    asked = {"base": base_of(clone), "comment": "true"}
+
+    code, log, temporary = run_action(clone, variables, asked, number="7")
+
+    assert code == 1, log
+    assert github.comments[:-1] == others
+    assert github.comments[-1]["body"].startswith(f"{key}## ❌")
+    assert "ADV006" in github.comments[-1]["body"]
+    assert "::warning title=advisor::" not in log
+    first = github.comments[-1]["id"]
+
+    def write(text: str, *, refuses: bool = False, number: str = "7") -> tuple[str, str]:
+        github.set(github.comments, refuses=refuses)
+        (temporary / "advisor.md").write_text(f"{MARKER}\n{text}")
+        code, log, _ = run_action(clone, variables, asked, number=number, only="Comment")
+        assert (code, github.comments[:-1], github.comments[-1]["id"]) == (0, others, first), log
+        assert "ghs_secret" not in log
+        return log, github.comments[-1]["body"]
+
+    hostile = HOSTILE.format(tmp_path / "ran")
+    assert write(hostile) == ("", key + hostile)
+    assert not (tmp_path / "ran").exists()
+    _, body = write("<details>❌ a line\n" * 20_000)
+    assert body.startswith(f"{key}**This comment is cut")
+    assert "https://github.com/group/project/actions/runs/11" in body
+    assert GITHUB_LIMIT / 2 < len(body) <= GITHUB_LIMIT
+    log, kept = write("refused", refuses=True)
+    assert kept == body
+    assert log.count("\n") == 1
+    assert log.startswith("::warning title=advisor::the comment was not written (gh: Resource not accessible by")
+    assert write("a push", number="") == ("", body)
+
+
+def comment(login: str, body: str) -> dict[str, Any]:
+    """Return a comment as GitHub's API shows it."""
+    return {"id": len(body), "user": {"login": login}, "body": body}
+
+
+def run_template(clone: Path, variables: Mapping[str, str], platform: Mapping[str, str]) -> tuple[int, str]:
+    """Run the script of the template's job like a runner; return exit code and log."""
     job: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
-    platform = {
+    own = {key: str(value).replace("$CI_PROJECT_DIR", str(clone)) for key, value in job["variables"].items()}
+    common = {
         "CI_PROJECT_DIR": str(clone),
         "CI_PROJECT_PATH": "group/project",
         "CI_MERGE_REQUEST_PROJECT_PATH": "group/project",
-        # The author chose a start commit whose policy still has an exception that was removed since.
-        "CI_MERGE_REQUEST_DIFF_BASE_SHA": git(clone, "rev-parse", "HEAD"),
         "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
         "GITLAB_CI": "true",
+        "ADVISOR_REQUIREMENT": str(ROOT),
     }
-    own = {key: str(value).replace("$CI_PROJECT_DIR", str(clone)) for key, value in job["variables"].items()}
-
     completed = subprocess.run(
         ["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])],
         cwd=clone,
-        env={**variables, **platform, **own, "ADVISOR_REQUIREMENT": str(ROOT)},
+        env={**variables, **own, **common, **platform},
         capture_output=True,
         text=True,
         check=False,
     )
+    return completed.returncode, completed.stdout + completed.stderr
 
-    assert completed.returncode == 1, completed.stderr
+
+@SLOW
+def test_the_gitlab_template_updates_its_comment(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
+    key = f"{MARKER}\n<!-- directory: . -->\n"
+    others = [
+        {"id": 1, "author": {"id": 3}, "body": "of another job"},
+        {"id": 2, "author": {"id": 4}, "body": f"{key}forged"},
+        {"id": 3, "author": {"id": 3}, "body": f"{MARKER}\n<!-- directory: other -->\n"},
+    ]
+    # A link of the change to a secret is neither followed nor shown.
+    (clone / "advisor.md").symlink_to("/proc/self/environ")
+    with gitlab("glpat-secret") as service:
+        service.notes = list(others)
+        platform = {
+            "CI_API_V4_URL": service.url,
+            "CI_JOB_URL": "https://gitlab.example.org/job/11",
+            "CI_MERGE_REQUEST_PROJECT_ID": "5",
+            "CI_MERGE_REQUEST_IID": "7",
+            "ADVISOR_GITLAB_TOKEN": "glpat-secret",
+        }
+
+        code, log = run_template(clone, variables, platform)
+
+        assert code == 1, log
+        assert service.notes[:-1] == others
+        assert service.notes[-1]["body"].startswith(f"{key}## ❌")
+        assert "ADV006" in service.notes[-1]["body"]
+        assert "warning: the comment" not in log
+        first = service.notes[-1]["id"]
+        # Without the installation: what the check wrote is replaced.
+        folder = tmp_path / "environment"
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin" / "python").symlink_to(sys.executable)
+
+        def write(text: str, token: str = "glpat-secret") -> tuple[str, str]:
+            (folder / "advisor.md").write_text(f"{MARKER}\n{text}")
+            job = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
+            script = [f"ENVIRONMENT={folder}", f"TOKEN={token}", "CODE=3", *job["script"][-2:]]
+            completed = subprocess.run(
+                ["bash", "-eo", "pipefail", "-c", "\n".join(script)],
+                env={**variables, **platform, "ADVISOR_DIRECTORY": "."},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            log = completed.stdout + completed.stderr
+            assert completed.returncode == 3, log
+            assert (service.notes[:-1], service.notes[-1]["id"]) == (others, first)
+            assert "glpat" not in log
+            return log, service.notes[-1]["body"]
+
+        hostile = HOSTILE.format(tmp_path / "ran")
+        assert write(hostile) == ("", key + hostile)
+        assert not (tmp_path / "ran").exists()
+        _, body = write("<details>❌ a line\n" * 100_000)
+        assert body.startswith(f"{key}**This comment is cut")
+        assert platform["CI_JOB_URL"] in body
+        assert GITLAB_LIMIT / 2 < len(body) <= GITLAB_LIMIT
+        for token in ("glpat-expired", "'glpat two\nlines'", "glpat-€"):
+            log, kept = write("refused", token)
+            assert kept == body
+            assert log.startswith("warning: the comment was not written (")
+            assert log.count("\n") == 1
+        assert write("no token", "") == ("", body)
+
+
+@SLOW
+def test_the_gitlab_template_writes_its_reports(clone: Path, variables: dict[str, str]) -> None:
+    add_exception(clone)
+    marker = add_hostile_modules(clone)
+    job: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
+    # The author chose a start commit whose policy still has an exception that was removed since.
+    platform = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": git(clone, "rev-parse", "HEAD")}
+
+    code, log = run_template(clone, variables, platform)
+
+    assert code == 1, log
     assert not marker.exists()
     issues = json.loads((clone / job["artifacts"]["reports"]["codequality"]).read_text())
     assert [(i["check_name"], i["location"]["lines"]["begin"]) for i in issues if i["severity"] == "critical"] == [
