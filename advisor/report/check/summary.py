@@ -113,6 +113,16 @@ def describe_measurement(verdict: ChangeVerdict) -> str:
     return f"about {minutes} on the target decide it: `advisor verdict --measure {verdict.minutes}m`"
 
 
+def verdict_items(verdict: ChangeVerdict) -> list[tuple[str, str]]:
+    """Return what recovers a loss, what would decide the verdict, the download, and what is resolved, with sources."""
+    return [
+        *((f"Recovery: {describe_recovery(recovery)}", recovery.source) for recovery in verdict.recoveries),
+        *((f"Measurement: {text}", "") for text in filter(None, [describe_measurement(verdict)])),
+        *((f"Size: {text}", "") for text in filter(None, [describe_sizes(verdict)])),
+        *((f"Resolves {f.code} {gate_codes()[f.code].name}: {f.message}", f.source) for f in verdict.resolved),
+    ]
+
+
 def describe_sizes(verdict: ChangeVerdict) -> str:
     """Return the download before and after a change; empty if it is not known, or about the same."""
     if verdict.sizes is None or abs(verdict.sizes[0] - verdict.sizes[1]) <= _SAME_SIZE * verdict.sizes[0]:

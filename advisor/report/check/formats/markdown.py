@@ -12,14 +12,12 @@ from advisor.report.check.summary import (
     count_findings,
     describe_changes,
     describe_gap,
-    describe_measurement,
     describe_prediction,
-    describe_recovery,
     describe_setting,
-    describe_sizes,
     describe_verdict,
     listed_effects,
     message_with_targets,
+    verdict_items,
 )
 from advisor.report.formats import Presentation
 from advisor.report.phrases import target_line
@@ -87,13 +85,10 @@ def _verdict(verdict: ChangeVerdict, prediction: Prediction | None) -> Iterator[
     """Yield the verdict, what recovers a loss, the size of the download, and the findings that the change resolves."""
     mark = {"better": "🟢", "worse": "🔴", "no-difference": "⚪", "not-known": "❔"}[verdict.outcome]
     yield from ("", f"**{mark} Verdict: {describe_verdict(verdict, prediction)}.**")
-    items = [f"Recovery: {describe_recovery(recovery)}{_link(recovery.source)}" for recovery in verdict.recoveries]
-    items += [f"Measurement: {text}" for text in filter(None, [describe_measurement(verdict)])]
-    items += [f"Size: {size}" for size in filter(None, [describe_sizes(verdict)])]
-    items += [f"Resolves {f.code} {gate_codes()[f.code].name}: {f.message}{_link(f.source)}" for f in verdict.resolved]
+    items = verdict_items(verdict)
     if items:
         yield ""
-    yield from (f"- {item}" for item in items)
+    yield from (f"- {text}{_link(source)}" for text, source in items)
 
 
 def _link(source: str) -> str:
