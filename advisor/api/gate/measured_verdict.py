@@ -97,6 +97,9 @@ def _verdict(verdict: ChangeVerdict, comparison: ProjectBisection) -> ChangeVerd
         return replace(verdict, reason=verdict.reason or "the time was over", minutes=minutes or None)
     speed = slowdown.inverse()
     outcome = outcome_of(speed, verdict.tolerance)
+    if outcome == "not-known" and verdict.outcome != "not-known":
+        # The time was over before it was certain; what evidence says stays.
+        return verdict
     recoveries = verdict.recoveries if outcome == "worse" else ()
     remaining = minutes if outcome == "not-known" else None
     return replace(verdict, outcome=outcome, speed=speed, recoveries=recoveries, is_measured=True, minutes=remaining)
@@ -105,9 +108,10 @@ def _verdict(verdict: ChangeVerdict, comparison: ProjectBisection) -> ChangeVerd
 def _with_verdict(result: GateResult, target_result: TargetResult, verdict: ChangeVerdict) -> GateResult:
     """Return a result with a measured verdict, whose findings take the place of those about predictions."""
     case = target_result.case
-    findings = [f for f in result.findings if f.code not in _OF_SPEED or f.subject]
+    is_settled = verdict.is_measured and verdict.outcome != "not-known"
+    findings = [f for f in result.findings if not is_settled or f.code not in _OF_SPEED or f.subject]
     is_loss = verdict.speed is not None and verdict.speed.speedup < 1 - verdict.tolerance
-    if verdict.outcome == "worse" and (is_loss or verdict.speed is None):
+    if is_settled and verdict.outcome == "worse" and (is_loss or verdict.speed is None):
         text = verdict.reason if verdict.speed is None else speed_text(_Measured(ratio=verdict.speed), "with the base")
         findings.append(
             Finding(

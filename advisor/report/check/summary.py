@@ -110,7 +110,7 @@ def describe_measurement(verdict: ChangeVerdict) -> str:
     if verdict.minutes is None:
         return ""
     minutes = count(verdict.minutes, "more minute" if verdict.is_measured else "minute")
-    return f"about {minutes} on the target decide it: `advisor verdict --measure {verdict.minutes}m`"
+    return f"about {minutes} on the target decide it: add `--measure {verdict.minutes}m` to `advisor verdict`"
 
 
 def verdict_items(verdict: ChangeVerdict) -> list[tuple[str, str]]:

@@ -224,3 +224,30 @@ def test_a_verdict_is_measured(
     assert (verdict["outcome"], verdict["measured"]) == (outcome, True)
     assert completed.returncode == (1 if slow else 0)
     assert [f["code"] for f in document["findings"] if f["level"] == "error"] == (["ADV007"] if slow else [])
+
+
+def test_a_measurement_without_a_result_does_not_remove_what_the_policy_refuses(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    folder, _, _ = packages(index, tmp_path, {}, letters="b")
+    program = "import random\nprint('seconds:', random.gauss(10, 4) ** 2 + 1)\n"
+    (folder / "bench.py").write_text(program)
+    index.add("numpy", "1.0", code="")
+    index.add("numpy", "2.0", code="")
+    (folder / "before.txt").write_text("pb==1.0\nnumpy==1.0\n")
+    (folder / "after.txt").write_text("pb==1.0\nnumpy==2.0\n")
+    with (folder / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nextend-fail = ["effect-not-known"]\n')
+
+    completed = advisor(
+        *("verdict", "--base", "before.txt", "--head", "after.txt", "--measure", "15s", "--max-load", "100"),
+        *("--format", "json", "--index-url", index.url),
+        cwd=folder,
+    )
+
+    assert completed.stdout, completed.stderr
+    document = json.loads(completed.stdout)
+    assert verdict_of(document)["outcome"] == "not-known"
+    assert verdict_of(document)["minutes"] > 0
+    assert completed.returncode == 1
+    assert "ADV041" in [f["code"] for f in document["findings"]]
