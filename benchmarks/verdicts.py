@@ -8,7 +8,7 @@ older release; the change is the smallest one that has the newer release (`advis
 interpreter is Python 3.12, the knowledge base is a new one. On the GPU, the projects take the builds for GPUs.
 
 Three projects are in `examples/`; their sources are not read for the workload, which is stated here. The GPU is that of
-the shipped profile with a driver for CUDA 13. Releases that were withdrawn, and pre-releases, are left out.
+the shipped profile with a driver for CUDA 13. Yanked releases and pre-releases are left out.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Row:
         measured: Whether both releases were measured on comparable hardware.
         basis: What is known about the measurements.
         recoveries: What recovers a loss.
-        minutes: Minutes of a measurement that would tell; `None` if that is not known.
+        minutes: Minutes of a measurement that would settle it; `None` if that is not known.
         slowdowns: Documented slow-downs that the step begins or ends.
         others: Number of further packages whose version changes.
         seconds: Time that the step took.
@@ -157,7 +157,7 @@ class Bench:
     hardware: dict[str, str]
 
     def releases(self, distribution: str) -> list[Version]:
-        """Return the final releases of a distribution that were not withdrawn, oldest first."""
+        """Return the final releases of a distribution that were not yanked, oldest first."""
         with api.indexes.open_indexes(self.indexes, self.scratch) as client:
             files = client.files(canonicalize_name(distribution))
         versions = {_version(file.filename) for file in files if not file.yanked}
@@ -297,12 +297,14 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     ):
         same: dict[tuple[str, ...], list[str]] = {}
         for row in group:
-            known = row.outcome.replace("-", " ")
+            verdict = row.outcome.replace("-", " ")
             basis = "; ".join(filter(None, [row.basis, *(f"recovery: `{what}`" for what in row.recoveries)]))
             numbers = f"{row.comparisons}, {row.reports}" if row.comparisons or row.reports else ""
-            same.setdefault((known, row.text, numbers, basis), []).append(row.project)
-        for (known, text, numbers, basis), names in same.items():
-            cells.append((f"{distribution} {before} -> {after}", target, ", ".join(names), known, text, numbers, basis))
+            same.setdefault((verdict, row.text, numbers, basis), []).append(row.project)
+        for (verdict, text, numbers, basis), names in same.items():
+            cells.append(
+                (f"{distribution} {before} -> {after}", target, ", ".join(names), verdict, text, numbers, basis)
+            )
     heads = ("step", "target", "projects", "verdict", "speed, or the reason", "comparisons, reports", "further")
     yield from table_lines(heads, cells)
 
@@ -310,7 +312,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 def summary(rows: Sequence[Row]) -> Iterator[str]:
     """Yield the table of the numbers of outcomes by package and target."""
     outcomes = ("better", "worse", "no-difference", "not-known", "no stack", "incomplete")
-    shown = [outcome for outcome in outcomes if any(row.outcome == outcome for row in rows)]
+    columns = [outcome for outcome in outcomes if any(row.outcome == outcome for row in rows)]
     cells = []
     for key, group in groupby(rows, key=lambda row: (row.package, row.target)):
         own = list(group)
@@ -318,9 +320,9 @@ def summary(rows: Sequence[Row]) -> Iterator[str]:
         measured = sum(row.measured for row in own)
         with_ratio = sum(row.comparisons > 0 or row.reports > 0 for row in own)
         minutes = sum(row.minutes or 0 for row in own)
-        numbers = (len(own), *(counts[name] for name in shown), with_ratio, measured, minutes)
+        numbers = (len(own), *(counts[name] for name in columns), with_ratio, measured, minutes)
         cells.append((*key, *map(str, numbers)))
-    names = [outcome.replace("-", " ") for outcome in shown]
+    names = [outcome.replace("-", " ") for outcome in columns]
     heads = ("package", "target", "verdicts", *names, "with a ratio", "both releases measured", "minutes to measure")
     yield from table_lines(heads, cells)
 
