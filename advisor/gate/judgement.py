@@ -55,7 +55,9 @@ def judge(
         resolved=tuple(finding for finding in resolved if finding.package),
     )
     if after or before:
-        outcome: Outcome = "not-known" if after and before else "worse" if after else "better"
+        # A base that is only out of date may run as fast.
+        is_unclear = bool(before) and (bool(after) or "ADV001" in before)
+        outcome: Outcome = "not-known" if is_unclear else "worse" if after else "better"
         return make(outcome=outcome, reason="; ".join(filter(None, obstacles)))
     return _Judgement(head, base, comparison).verdict(make)
 
