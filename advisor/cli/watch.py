@@ -47,7 +47,10 @@ def watch(
         result = found.result()
         report.write(result)
         best = found.best()
-        if pr_body is not None and best is not None:
+        if pr_body is not None and best is None:
+            # That of an earlier pass is not of this one.
+            pr_body.unlink(missing_ok=True)
+        elif pr_body is not None and best is not None:
             steps = "".join(f"\nTo do: {step}.\n" for step in best.steps)
             write_atomically(pr_body, CHECK_FORMATS.render("markdown", found.result(best)) + steps)
         if not result.findings:

@@ -52,12 +52,18 @@ class ReportedRelease:
         package: Its package.
         version: Its version.
         outcome: What it was reported to do.
+        measured: Whether a measurement said so.
     """
 
     target: str
     package: str
     version: str
     outcome: ReleaseOutcome
+    measured: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the version."""
+        Version(self.version)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -96,7 +102,7 @@ class WatchState:
         except RecordError as error:
             raise InputError(f"`{path}` is not the state of `advisor watch`: {error}", hint=hint) from None
         if document.schema != _SCHEMA:
-            raise InputError(f"`{path}` was written by a newer program", hint=hint)
+            raise InputError(f"`{path}` was written by another version of this program", hint=hint)
         return cls(document.releases)
 
     def write(self, path: Path) -> None:
@@ -114,7 +120,8 @@ class WatchState:
 
     def is_settled(self, target: str, package: str, version: str) -> bool:
         """Whether nothing more is to be said of a release: neither evidence nor a file for the target can be news."""
-        return self.outcome_of(target, package, version) in _SETTLED
+        key = target, package, version
+        return any(r.key == key and (r.measured or r.outcome in _SETTLED) for r in self.releases)
 
     def with_releases(self, releases: Iterable[ReportedRelease]) -> WatchState:
         """Return the state after some releases were reported."""
@@ -148,8 +155,9 @@ def new_releases(case: GateCase, problem: ResolutionProblem) -> Iterator[tuple[N
     source, names = IndexCandidates(case.client, problem), watched_packages(case)
     case.client.prefetch(projects=names)
     for name in names:
-        newest = max(_listed(case, problem, name), default=None)
         specifiers = [root.requirement.specifier for root in problem.roots_of(name)]
+        listed = _listed(case, name, problem.policy.exclude_newer)
+        newest = max((version for version in listed if _is_release(version, specifiers)), default=None)
         usable = [c.version for c in source.candidates(name) if _is_release(c.version, specifiers)]
         newer = [version for version in usable if version > case.head.lock.versions[name]]
         if newest is not None and newest not in {Version(version.public) for version in newer}:
@@ -158,10 +166,9 @@ def new_releases(case: GateCase, problem: ResolutionProblem) -> Iterator[tuple[N
             yield name, max(newer), True
 
 
-def _listed(case: GateCase, problem: ResolutionProblem, name: NormalizedName) -> Iterator[Version]:
-    """Yield the releases on the pages of a package that are newer than the lock and that a problem admits."""
-    locked, until = case.head.lock.versions[name], problem.policy.exclude_newer
-    specifiers = [root.requirement.specifier for root in problem.roots_of(name)]
+def _listed(case: GateCase, name: NormalizedName, until: str | None) -> Iterator[Version]:
+    """Yield the releases on the pages of a package that are newer than the lock, for whatever target."""
+    locked = case.head.lock.versions[name]
 
     def is_newer(filename: str) -> bool:
         version = version_of(filename)
@@ -171,7 +178,7 @@ def _listed(case: GateCase, problem: ResolutionProblem, name: NormalizedName) ->
         for file in page.read(is_newer).files:
             version = version_of(file.filename)
             is_too_new = until is not None and (file.uploaded is None or file.uploaded > until)
-            if version is not None and not file.yanked and not is_too_new and _is_release(version, specifiers):
+            if version is not None and not file.yanked and not is_too_new:
                 yield Version(version.public)
 
 
@@ -182,12 +189,13 @@ def _is_release(version: Version, specifiers: Iterable[SpecifierSet]) -> bool:
 
 def removed_releases(case: GateCase, problem: ResolutionProblem, state: WatchState) -> Iterator[ReportedRelease]:
     """Yield the reported releases of a target that the index does not offer any more."""
-    source, locked = IndexCandidates(case.client, problem), case.head.lock.versions
+    locked = case.head.lock.versions
     for release in state.releases:
         name = NormalizedName(release.package)
         if release.target != case.name or name not in locked or Version(release.version) <= locked[name]:
             continue
-        if all(str(c.version.public) != Version(release.version).public for c in source.candidates(name)):
+        # Also without a file for the target, or against newer constraints, it is a release of the index.
+        if Version(Version(release.version).public) not in set(_listed(case, name, problem.policy.exclude_newer)):
             yield release
 
 
@@ -198,8 +206,9 @@ def outcome_of_release(result: TargetResult) -> ReleaseOutcome:
         return "does-not-run"
     if verdict is None:
         return "not-known"
-    if verdict.outcome == "worse" and verdict.speed is None:
-        return "does-not-run"
+    if verdict.speed is None and verdict.outcome != "no-difference":
+        # Also where only the lock cannot run now: nothing says how fast the release is.
+        return "does-not-run" if verdict.outcome == "worse" else "not-known"
     names: dict[str, ReleaseOutcome] = {"better": "faster", "worse": "slower", "no-difference": "not-different"}
     return names.get(verdict.outcome, "not-known")
 

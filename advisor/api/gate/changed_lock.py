@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.api.context import AdviceInputs, TargetContext
 from advisor.api.search import prepare_request
@@ -15,8 +15,10 @@ from advisor.domain.words import quoted
 from advisor.gate.problem import without_pins
 from advisor.gate.scope import GateCase
 from advisor.gate.update import updated_lock
-from advisor.resolve.candidates.problem import ResolutionProblem
+from advisor.locks.lock import LockedVersion
+from advisor.resolve.candidates.problem import PROJECT, ResolutionProblem
 from advisor.resolve.explanation.no_stack import no_stack_error
+from advisor.resolve.explanation.stack_requirements import requirements_within
 from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import InfeasibleError
 from advisor.resolve.recommendation.package_choices import locked_extras
@@ -72,6 +74,8 @@ def with_upgrades(context: TargetContext, case: GateCase, upgrades: Sequence[Req
     roots = tuple(_changed(free.roots, upgrades, lock.versions))
     overrides = _without(free.overrides, upgrades)
     request = request_for_lock(context, case, replace(free, roots=roots, overrides=overrides))
+    if further := _not_required(request, free, lock.packages):
+        request = request.with_problem(replace(request.problem, roots=(*request.problem.roots, *further)))
     request = request.with_score(change=LeastChange(locked=lock.versions, added=int(not lock.is_project)))
     try:
         optimum = solve(request)
@@ -81,6 +85,21 @@ def with_upgrades(context: TargetContext, case: GateCase, upgrades: Sequence[Req
     name = f"`{lock.path}`" if lock.path else "the newest stack"
     change = f"the smallest change with {quoted([str(upgrade) for upgrade in upgrades])}"
     return replace(case, head=head, base=(name, before), change=change)
+
+
+def _not_required(
+    request: ResolutionRequest, problem: ResolutionProblem, locked: Mapping[NormalizedName, LockedVersion]
+) -> tuple[RootRequirement, ...]:
+    """Return requirements on the locked packages that nothing requires before the change: they stay."""
+    stack = [c for name, entry in locked.items() for c in request.source.candidates(name) if c.version == entry.version]
+    required = requirements_within(problem, request.source, stack)
+    reached, waiting = set[NormalizedName](), [PROJECT]
+    while waiting:
+        new = required.get(waiting.pop(), {}).keys() - reached
+        reached |= new
+        waiting += new
+    names = sorted(candidate.name for candidate in stack if candidate.name not in reached)
+    return tuple(RootRequirement(requirement=Requirement(name), origin="the lock", is_added=True) for name in names)
 
 
 def _changed(
@@ -97,7 +116,7 @@ def _changed(
             continue
         free = root.without_versions()
         free.requirement.specifier = versions[root.name].specifier
-        yield free
+        yield replace(free, origin="the change", path="")
     for name in sorted(versions.keys() - {root.name for root in roots}):
         requirement = versions[name]
         yield RootRequirement(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from advisor.gate.findings import Finding, Place, merge_targets
 from advisor.gate.verdict import ChangeVerdict, outcome_of
 from knowledge.domain.errors import InputError
 from knowledge.domain.ratio import Ratio, WithRatio
+from knowledge.hardware.profiles import find_profile
 
 _OF_SPEED = ("ADV007", "ADV041")
 """Codes of findings about the predicted effect of a change, whose place a measurement takes."""
@@ -73,14 +75,21 @@ def measured(
         UnavailableError: If another experiment runs on this machine, or the machine is not quiet.
     """
     if len(result.targets) != 1:
-        raise InputError(
-            "a verdict is measured for one target at a time", hint="name the files with `--head` and `--base`"
-        )
+        raise InputError("a verdict is measured for one target at a time", hint="name one of them with `--target`")
     [target_result] = result.targets
     case, verdict = target_result.case, target_result.verdict
     if verdict is None or case.base is None:
         raise InputError("there is nothing to measure: the base has no lock that can be read")
+    target = case.head.problem.target
+    if target.hardware.identity != find_profile("detect").identity:
+        raise InputError(
+            f"the target `{target.hardware.name}` is another machine than this one, so nothing is measured for it",
+            hint="run the command on that machine, or take this one as the target: `--hardware detect`",
+        )
     limits = replace(limits, tolerance=verdict.tolerance)
+    is_own_python = target.python_minor == ".".join(map(str, sys.version_info[:2]))
+    python = options.target.python or (None if is_own_python else target.python_minor)
+    options = replace(options, target=replace(options.target, names=(), hardware=None, platform=None, python=python))
     with open_comparison(options, limits, before=case.base[1].lock, after=case.head.lock) as comparison:
         comparison.run(lambda number, combination: notify(comparison, number, combination))
         if comparison.bisection.ending == "interrupted":

@@ -162,6 +162,8 @@ def open_watch(
         InputError: If the project has no lock, or the state cannot be read or written.
         UnavailableError: If an index cannot be read.
     """
+    if limits.budget_seconds is not None and limits.budget_seconds < _LEAST_SECONDS:
+        raise InputError(f"`--measure` is too short: a measurement takes at least {_LEAST_SECONDS:g} s")
     path = state or state_path(options.files.directory)
     if state is None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +205,8 @@ def _judged(context: TargetContext, case: GateCase, opened: OpenCases, name: str
 
 
 def _of_result(case: GateCase, name: str, version: Version | str, result: TargetResult) -> JudgedRelease:
-    release = _release(case, name, version, outcome_of_release(result))
+    is_measured = result.verdict is not None and result.verdict.is_measured
+    release = replace(_release(case, name, version, outcome_of_release(result)), measured=is_measured)
     return JudgedRelease(release=release, case=case, result=result, reason=reason_of(result))
 
 
@@ -219,10 +222,10 @@ def _measure(watch: Watch, options: ProjectOptions, limits: ExperimentOptions, n
     end = time.monotonic() + (limits.budget_seconds or 0.0)
     unknown = [number for number, judged in enumerate(watch.judged) if _is_measurable(judged)]
     for done, number in enumerate(unknown):
-        judged = watch.judged[number]
-        seconds = (end - time.monotonic()) / (len(unknown) - done)
-        if seconds < _LEAST_SECONDS or judged.result is None:
+        judged, remaining = watch.judged[number], end - time.monotonic()
+        if remaining < _LEAST_SECONDS or judged.result is None:
             return
+        seconds = max(_LEAST_SECONDS, remaining / (len(unknown) - done))
         own = GateResult(targets=(judged.result,), policy=watch.opened.policy, findings=(), ignored=())
         result = measured(options, replace(limits, budget_seconds=seconds), own, notify)
         [target_result] = result.targets

@@ -103,6 +103,16 @@ def test_a_slower_version_is_worse_and_another_one_recovers_the_loss(project: Pa
     assert changes == {"tensorflow": "2.12.1", "numpy": "1.26.4"}
 
 
+def test_locked_packages_that_nothing_requires_stay(project: Path, index: PackageIndex, judge: Judge) -> None:
+    index.add("other", "1.0", ["helper"], code="")
+    index.add("helper", "1.0", code="")
+    (project / "frozen.txt").write_text("tensorflow==2.20.0\nnumpy==2.0.2\nother==1.0\nhelper==1.0\n")
+
+    document = judge("tensorflow==2.19.1", "--current", "frozen.txt")
+
+    assert [change["package"] for change in document["targets"][0]["base"]["changes"]] == ["tensorflow"]
+
+
 def test_a_faster_version_is_better(project: Path, judge: Judge) -> None:
     (project / "old.txt").write_text("tensorflow==2.12.1\nnumpy==1.26.4\n")
 
@@ -180,6 +190,7 @@ def test_a_comment_has_a_marker_and_says_everything(project: Path, advisor_here:
     assert "- Recovery: `tensorflow==2.19.1`: " in text
     sarif = json.loads((project / "a.sarif").read_text())
     assert "ADV007" in {entry["ruleId"] for entry in sarif["runs"][0]["results"]}
+    assert [v["outcome"] for v in sarif["runs"][0]["properties"]["verdicts"]] == ["worse"]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +202,8 @@ def test_a_comment_has_a_marker_and_says_everything(project: Path, advisor_here:
         (["tensorflow=2"], 2, "`tensorflow=2` does not say what to change"),
         (["tensorflow==2.20.0", "TensorFlow==2.12.1"], 2, "`tensorflow` is named twice"),
         (["tensorflow==2.20.0", "--base", "requirements.txt"], 2, "contradict each other"),
-        (["tensorflow==99"], 3, "no version of `tensorflow`"),
+        (["tensorflow==99"], 3, "you require `tensorflow==99` (the change)"),
+        (["tensorflow==2.12.1", "--measure", "2m"], 2, "the target `cpu-zen4` is another machine"),
         (["absent-package==1.0"], 3, "absent-package"),
         (["--base", "absent.txt"], 2, "absent.txt"),
     ],

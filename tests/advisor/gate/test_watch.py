@@ -116,14 +116,27 @@ def test_a_release_without_a_file_for_the_target_or_with_a_conflict_does_not_run
     index.add("numpy", "2.0.2", code="")
 
     _, findings = one_pass()
+    again = one_pass()
     index.add("tensorflow", "2.18.1", ["numpy<2"], code="")
     _, later = one_pass()
 
+    assert again == (0, {})
     assert findings["tensorflow 2.18.1"][0] == "release-does-not-run"
     assert "no file of it for the target" in findings["tensorflow 2.18.1"][1]
     assert findings["numpy 2.0.2"][0] == "release-does-not-run"
     # Its wheel came later.
     assert later["tensorflow 2.18.1"][0] == "faster-release"
+
+
+def test_a_lock_that_is_out_of_date_makes_no_release_faster(project: Path, index: PackageIndex, one_pass: Pass) -> None:
+    index.add("tensorflow", "2.17.1", ["numpy<2"], code="")
+    (project / "requirements.txt").write_text("tensorflow==2.16.1\n")
+    (project / "body.md").write_text("of an earlier pass")
+
+    _, findings = one_pass("--pr-body", "body.md")
+
+    assert "faster-release" not in {name for name, _ in findings.values()}
+    assert not (project / "body.md").exists()
 
 
 def test_releases_that_the_constraints_exclude_are_not_judged(
@@ -141,7 +154,11 @@ def test_releases_that_the_constraints_exclude_are_not_judged(
     [
         ("", "is not the state of `advisor watch`"),
         ('{"schema": 1, "releases": [{"package": 5}]}', "is not the state of `advisor watch`"),
-        ('{"schema": 9, "releases": []}', "was written by a newer program"),
+        ('{"schema": 9, "releases": []}', "was written by another version"),
+        (
+            '{"schema": 1, "releases": [{"target": "", "package": "a", "version": "garbage", "outcome": "slower"}]}',
+            "is not the state of `advisor watch`",
+        ),
     ],
 )
 def test_a_wrong_state_is_refused_and_not_changed(

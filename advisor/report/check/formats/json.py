@@ -81,7 +81,7 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
             "not_predicted": comparison.not_predicted or None,
             "effects": [{"indicator": effect.subject, **_effect(effect)} for effect in comparison.effects],
             "settings": [_setting(change) for change in comparison.settings],
-            "verdict": None if target_result.verdict is None else _verdict(target_result.verdict),
+            "verdict": None if target_result.verdict is None else verdict_document(target_result.verdict),
         },
         "recommended": None
         if target_result.recommended is None
@@ -95,7 +95,8 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
     }
 
 
-def _verdict(verdict: ChangeVerdict) -> dict[str, Any]:
+def verdict_document(verdict: ChangeVerdict) -> dict[str, Any]:
+    """Return a verdict as JSON-ready values."""
     before, after = verdict.sizes or (None, None)
     return {
         "outcome": verdict.outcome,

@@ -92,7 +92,8 @@ def _verdict(verdict: ChangeVerdict, prediction: Prediction | None) -> Iterator[
 
 
 def _link(source: str) -> str:
-    return f" ([source]({source}))" if source.startswith("https://") else ""
+    addresses = [address for address in source.split(" and ") if address.startswith("https://")]
+    return f" ({', '.join(f'[source]({address})' for address in addresses)})" if addresses else ""
 
 
 def effect_lines(effects: Sequence[Effect]) -> Iterator[str]:

@@ -6,14 +6,17 @@ Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
 from advisor.gate.check import GateResult
 from advisor.gate.findings import Code, Finding, gate_codes, unique_fingerprints
+from advisor.report.check.formats.json import verdict_document
 from advisor.report.check.summary import message_with_targets
 from advisor.report.formats import Presentation
+from advisor.report.phrases import rounded_record
 from knowledge.domain.errors import AdvisorError
 
 SUFFIX = ".sarif"
@@ -52,10 +55,18 @@ def render(gate_result: GateResult, _presentation: Presentation) -> str:
                     }
                 ],
                 "results": results,
+                "properties": {"verdicts": [*_verdicts(gate_result)]},
             }
         ],
     }
     return json.dumps(document, indent=2)
+
+
+def _verdicts(gate_result: GateResult) -> Iterator[dict[str, Any]]:
+    """Yield the verdict on the change for each target, as in the JSON report."""
+    for target in gate_result.targets:
+        if target.verdict is not None:
+            yield rounded_record({"target": target.case.name or None, **verdict_document(target.verdict)})
 
 
 def _rule(code: Code) -> dict[str, Any]:
