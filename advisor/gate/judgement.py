@@ -58,7 +58,7 @@ def judge(
         # A base that is only out of date may run as fast.
         is_unclear = bool(before) and (bool(after) or "ADV001" in before)
         outcome: Outcome = "not-known" if is_unclear else "worse" if after else "better"
-        return make(outcome=outcome, reason="; ".join(filter(None, obstacles)))
+        return make(outcome=outcome, reason="; ".join(filter(None, obstacles)), is_obstructed=True)
     return _Judgement(head, base, comparison).verdict(make)
 
 

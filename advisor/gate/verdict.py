@@ -43,6 +43,7 @@ class ChangeVerdict:
         reports: Number of public reports about slow-downs behind it.
         is_measured: Whether both stacks were measured for this verdict.
         has_frameworks: Whether the version of a framework differs.
+        is_obstructed: Whether one of the two stacks cannot run.
         sizes: Bytes to download before and after; `None` if they are not known.
         resolved: Findings of the base that the change resolves.
         recoveries: What recovers a loss.
@@ -58,6 +59,7 @@ class ChangeVerdict:
     reports: int = 0
     is_measured: bool = False
     has_frameworks: bool = False
+    is_obstructed: bool = False
     sizes: tuple[int, int] | None = None
     resolved: tuple[Finding, ...] = ()
     recoveries: tuple[Recovery, ...] = ()

@@ -108,7 +108,9 @@ def speed_of_base(speed: Ratio) -> str:
 def describe_measurement(verdict: ChangeVerdict) -> str:
     """Return how long a measurement would take that settles a verdict; empty if it is settled or that is not known."""
     if verdict.minutes is None:
-        return ""
+        is_open = verdict.outcome == "not-known" and verdict.has_frameworks and not verdict.is_measured
+        hint = "`--measure TIME` on the target decides it, with a benchmark of the project or a `--workload`"
+        return hint if is_open and not verdict.is_obstructed else ""
     minutes = count(verdict.minutes, "more minute" if verdict.is_measured else "minute")
     return f"about {minutes} on the target decide it: add `--measure {verdict.minutes}m` to `advisor verdict`"
 

@@ -238,6 +238,7 @@ def test_a_verdict_is_measured(
     assert [f["code"] for f in document["findings"] if f["level"] == "error"] == (["ADV007"] if slow else [])
 
 
+@pytest.mark.slow
 def test_a_measurement_without_a_result_does_not_remove_what_the_policy_refuses(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
@@ -252,7 +253,7 @@ def test_a_measurement_without_a_result_does_not_remove_what_the_policy_refuses(
         file.write('[tool.advisor.gate]\nextend-fail = ["effect-not-known"]\n')
 
     completed = advisor(
-        *("verdict", "--base", "before.txt", "--head", "after.txt", "--measure", "15s", "--max-load", "100"),
+        *("verdict", "--base", "before.txt", "--head", "after.txt", "--measure", "60s", "--max-load", "100"),
         *("--format", "json", "--index-url", index.url),
         cwd=folder,
     )
