@@ -90,6 +90,7 @@ def test_several_conditions_come_with_the_measurement_that_separates_them(
         (("--machine", "elsewhere"), "nothing was measured of the machine `elsewhere`", "choose one of"),
         (("--stack", "torch=2"), "`torch=2` is not a stack", "torch==2.13.0"),
         (("--stack", "torch==9.9"), "to which all options apply", "omit one of"),
+        (("--since", "2030-01-01"), "nothing was measured since 2030-01-01", "newest measurement is of 2026-04-10 06:"),
         (("--since", "soon"), "`soon` is not a date", "--since 2026-01-31"),
         (("--plot", "h.png"), "`h.png` is not drawn", "--plot FILE.svg"),
     ],
@@ -106,7 +107,7 @@ def test_wrong_options_are_refused_with_a_hint(
 
 
 def test_without_measurements_the_next_step_is_named(advisor_here: Advisor) -> None:
-    result = advisor_here("pi", "history")
+    result = advisor_here("pi", "history", "--since", "2030-01-01")
 
     assert result.returncode == 0
     assert "`advisor pi run` measures this machine" in result.stdout
