@@ -68,7 +68,7 @@ class NewestChange:
     Attributes:
         labels: Values of :data:`knowledge.domain.metrics.LASTING_LABELS`.
         cause: What it is attributed to (:data:`knowledge.evidence.attribution.CauseKind`).
-        time: When the first measurement after it was made, seconds since 1970.
+        time: When the measurement with which it became certain was made, seconds since 1970.
         ratio: Seconds after it divided by those before it.
     """
 
@@ -160,7 +160,7 @@ def _changes(results: Iterable[SeriesResult], states: Iterable[SeriesStatus]) ->
             changes[labels] = NewestChange(
                 labels=labels,
                 cause=change.attribution.kind,
-                time=change.time.timestamp(),
+                time=change.certain_at.timestamp(),
                 ratio=change.place.ratio.inverse().speedup,
             )
     return tuple(change for _, change in sorted(changes.items()))
