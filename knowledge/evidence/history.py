@@ -3,7 +3,8 @@
 A block is one point of a series: its reference arm is what the operator regards as current. So the stack, the driver
 and the kernel may change within a series; they are recorded conditions of its points. What would make times
 incomparable makes another series instead: another size, element type or definition of the indicator, other settings of
-the run, another resolution of the clock.
+the run, another resolution of the clock. What another source delivered is another series, too: it is another machine,
+even if its parts are equal.
 
 A machine is its hardware without what may change on it: the driver, the C library, the virtualisation, the numbers of
 NUMA nodes and of logical processors, and the instructions and the memory that the kernel reports. If its profile has a
@@ -91,6 +92,7 @@ class SeriesKey:
     """What the points of a series have in common.
 
     Attributes:
+        source: Name of the source that delivered them; empty for the user's own measurements.
         machine: Name of the machine, or the start of a hash of its parts if it has none.
         framework: Distribution that provides the backend.
         label: Label of the indicator run.
@@ -105,6 +107,7 @@ class SeriesKey:
     settings: str = ""
     clock: float = 0.0
     stack: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +132,17 @@ class Series:
         return self.key.label.rpartition("/")[2]
 
     @property
+    def device_key(self) -> tuple[str, str, str]:
+        """Source, machine and device, which series that are measured side by side have in common."""
+        return self.key.source, self.key.machine, self.device
+
+    @property
     def machine_text(self) -> str:
-        """The machine with the parts that it has now, for people."""
+        """The machine with the parts that it has now, and its source, for people."""
         parts = self.points[-1].conditions
         listed = [parts.get(HARDWARE + part) for part in ("accelerators", "processor")]
-        return f"{self.key.machine} ({', '.join(str(part) for part in listed if part)})"
+        source = f", source {self.key.source}" if self.key.source else ""
+        return f"{self.key.machine} ({', '.join(str(part) for part in listed if part)}){source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +193,7 @@ def load_series(
             group.add(row)
             group.is_selected = group.is_selected or row.is_on(selection.machine.lower())
     series = []
-    for (machine, framework, label, settings, clock), group in sorted(groups.items(), key=itemgetter(0)):
+    for (machine, framework, label, settings, clock, source), group in sorted(groups.items(), key=itemgetter(0)):
         points = [row.point for row in group.rows.values() if row.point is not None]
         dated = [p for p in points if p.time.year >= _FIRST_YEAR and p.time <= latest]
         if group.is_selected and dated:
@@ -195,6 +204,7 @@ def load_series(
                 settings=settings,
                 clock=clock,
                 stack=" ".join(map(str, requirements)),
+                source=source,
             )
             dated.sort(key=attrgetter("time", "block"))
             failures = len(group.failures - group.rows.keys())
@@ -202,8 +212,8 @@ def load_series(
     return tuple(series)
 
 
-_Key = tuple[str, str, str, str, float]
-"""Machine, framework, label, settings and clock of a series."""
+_Key = tuple[str, str, str, str, float, str]
+"""Machine, framework, label, settings, clock and source of a series."""
 
 
 class _Group:
@@ -252,6 +262,7 @@ class _Row:
 
     Attributes:
         block: Name of the block.
+        source: Name of the source that delivered it.
         arm: Number of the arm.
         reference: Whether it is the reference of its framework.
         framework: Distribution that provides the backend.
@@ -266,6 +277,7 @@ class _Row:
     """
 
     block: str
+    source: str
     arm: int
     reference: bool
     framework: str
@@ -291,7 +303,7 @@ class _Row:
     @property
     def key(self) -> _Key:
         """What the rows of a series have in common."""
-        return self.machine, self.framework, self.label, self.settings, self.clock
+        return self.machine, self.framework, self.label, self.settings, self.clock, self.source
 
 
 def _rows(store: KnowledgeBase, with_shipped: bool) -> Iterator[_Row]:
@@ -301,8 +313,8 @@ def _rows(store: KnowledgeBase, with_shipped: bool) -> Iterator[_Row]:
     cached = store.load_derived(_KIND, digests.items()) if digests else {}
     new = {name: _records(store.observations(block=name)) for name in digests if name not in cached}
     store.store_derived(_KIND, [(name, digests[name], record) for name, record in new.items()])
-    for name in digests:
-        yield from _rows_from(name, cached.get(name) or new[name])
+    for block in blocks:
+        yield from _rows_from(block, cached.get(block.name) or new[block.name])
 
 
 def _is_history(block: StoredBlock, with_shipped: bool) -> bool:
@@ -435,7 +447,7 @@ def _machine(hardware: HardwareProfile) -> dict[str, Any]:
     }
 
 
-def _rows_from(block: str, record: Mapping[str, Any]) -> Iterator[_Row]:
+def _rows_from(block: StoredBlock, record: Mapping[str, Any]) -> Iterator[_Row]:
     for row in record["rows"]:
         machine = record["machines"][row["hardware"]]
         conditions = record["conditions"][row["conditions"]]
@@ -451,10 +463,11 @@ def _rows_from(block: str, record: Mapping[str, Any]) -> Iterator[_Row]:
                 hardware=row["hardware"],
                 conditions=conditions,
                 figures=runs["figures"],
-                block=block,
+                block=block.name,
             )
         yield _Row(
-            block=block,
+            block=block.name,
+            source=block.source,
             arm=row["arm"],
             reference=row["reference"],
             framework=row["framework"],
