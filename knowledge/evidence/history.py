@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -40,17 +41,23 @@ DRIVER, LIBC = "driver", "C library"
 """Names of conditions that the hardware profile states and that may change on one machine."""
 SAMPLE_SECONDS, RUN_SECONDS = "sample_seconds", "run_seconds"
 """Figures of a point: length of a sample, and time that one run of its process takes, both in seconds."""
-_VARYING = frozenset({"load_before", "load_after", "clock_jump_seconds", "clock_resolution_seconds"})
+_JUMP = "clock_jump_seconds"
+"""Entry of an environment and figure of a point: by how much the system time was changed during a run, in seconds."""
+_VARYING = frozenset({"load_before", "load_after", _JUMP, "clock_resolution_seconds"})
 """Entries of an environment that differ from run to run, or that make another series."""
 _FIGURES = (
     *("cpu_clock_megahertz_mean", "cpu_temperature_celsius_mean", "other_cpu_percent_mean", "stolen_cpu_percent_mean"),
     *("gpu_clock_megahertz_mean", "gpu_temperature_celsius_mean", "throttled", "on_battery"),
 )
 _KIND = "history"
-_FORMAT = "01"
+_FORMAT = "02"
 """Version of the cached points; raise it when the same observations give other points."""
 _FIRST_YEAR = 2000
 """Measurements before this year were made by a machine whose clock was not set: it starts in 1970."""
+_LONGEST_PAUSE = timedelta(days=366)
+"""Time between two points from which it is a gap: a clock that was set back by years makes one, too."""
+_LARGE_JUMP = timedelta(days=1)
+"""Change of the clock during a run from which the time of its point may be wrong by a place in a daily series."""
 _GIBIBYTE = 2**30
 
 
@@ -66,7 +73,8 @@ class HistoryPoint:
         stack: Identity of the stack.
         hardware: Identity of the hardware profile.
         conditions: What was recorded of stack, machine and system, by name; it changes the speed or it does not.
-        figures: What was measured of the machine during the runs, by name: medians over the rounds.
+        figures: What was measured of the machine during the runs, by name: medians over the rounds, but for the largest
+            change of the system time.
         block: Name of the block.
     """
 
@@ -125,6 +133,17 @@ class Series:
     points: tuple[HistoryPoint, ...]
     failures: int = 0
     misdated: int = 0
+
+    @property
+    def gaps(self) -> tuple[tuple[datetime, datetime], ...]:
+        """Times of neighbouring points that are more than a year apart: nothing was measured, or a clock was wrong."""
+        pairs = pairwise(point.time for point in self.points)
+        return tuple((before, after) for before, after in pairs if after - before > _LONGEST_PAUSE)
+
+    @property
+    def jumps(self) -> tuple[HistoryPoint, ...]:
+        """Points during whose runs the system time was changed by a day or more, so that they may be out of order."""
+        return tuple(p for p in self.points if p.figures.get(_JUMP, 0.0) >= _LARGE_JUMP.total_seconds())
 
     @property
     def device(self) -> str:
@@ -364,6 +383,8 @@ def _runs(good: Sequence[Observation]) -> dict[str, Any]:
     }
     figures[SAMPLE_SECONDS] = statistics.median(m * max(1, o.loops) for m, o in zip(medians, good, strict=True))
     figures[RUN_SECONDS] = statistics.median(o.warmup_seconds + sum(o.samples) * max(1, o.loops) for o in good)
+    jumps = [abs(jump) for o in good if isinstance(jump := o.environment.get(_JUMP), int | float)]
+    figures |= {_JUMP: max(jumps)} if jumps else {}
     times = sorted(_timestamp(o.started_at) for o in good)
     return {
         "time": statistics.median(times),
