@@ -4,6 +4,7 @@
 
 Each history is looked at after every run, as `advisor pi history` would be. A year has 365 runs, after 60 that only say
 what is usual. A change is one of 5 % after 120 runs; it counts as noticed with the first alarm at a look from then on.
+Later runs can contradict an alarm: the changes that `advisor pi history` prints after the last run are counted, too.
 
 With `--otava`, an interpreter that has Apache Otava (https://github.com/apache/otava), the same histories are looked at
 by its `compute_change_points` with its defaults. An alarm of it is a change point that is not within five runs of one
@@ -30,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.api.stores import open_readable_store
-from knowledge.evidence.change_points import change_points, scan
+from knowledge.evidence.change_points import ChangePoint, change_points, scan
 from knowledge.evidence.history import SeriesFilter, load_series
 
 RESULTS = Path(__file__).parents[1] / "tests" / "fixtures" / "otava" / "results.json"
@@ -40,6 +41,7 @@ _YEAR, _USUAL, _BASE, _SOON, _AFTER = 365, 60, 120, 7, 30
 _CHANGE = np.log(1.05)
 _LEVELS = (0.005, 0.01, 0.02, 0.025, 0.03, 0.05)
 _SAME_ALARM = 5
+_LENGTHS = (200, 400, 800)
 _OTAVA_HISTORIES = 10
 _OTAVA = """
 import importlib.metadata, json, sys
@@ -97,6 +99,12 @@ def own_alarms(values: Values) -> list[int]:
     return [certain for _, certain in scan(values.tolist()).alarms]
 
 
+def own_changes(values: Values) -> tuple[ChangePoint, ...]:
+    """Return the changes that this program prints after the last value."""
+    seconds = values.tolist()
+    return change_points(seconds, scan(seconds))
+
+
 class OtavaLooks:
     """Change points of Apache Otava after each look, in an interpreter that has it."""
 
@@ -139,10 +147,29 @@ def false_alarms(otava: OtavaLooks | None, histories: int) -> Iterator[list[str]
         years = [make_history(random, noise, 0.02, _USUAL + _YEAR) for _ in range(histories)]
         own = statistics.fmean(sum(alarm >= _USUAL for alarm in own_alarms(year)) for year in years)
         first = statistics.fmean(sum(alarm < _USUAL for alarm in own_alarms(year)) for year in years)
+        printed = statistics.fmean(len(own_changes(year)) for year in years)
         other = ""
         if otava is not None:
             other = f"{statistics.fmean(map(len, otava.alarms(years[:_OTAVA_HISTORIES], _USUAL))):.2f}"
-        yield [noise, f"{own:.2f}", f"{first:.2f}", other]
+        yield [noise, f"{own:.2f}", f"{first:.2f}", other, f"{printed:.2f}"]
+
+
+def long_histories(histories: int) -> Iterator[list[str]]:
+    """Yield a row for each noise and length: what is printed of a change of 5 % at 2 % of noise, after the last run."""
+    for noise in NOISES:
+        for size in _LENGTHS:
+            random = np.random.default_rng(_SEED)
+            found, inside, other = 0, 0, 0
+            for _ in range(histories):
+                values = make_history(random, noise, 0.02, size)
+                values[_BASE:] *= np.exp(_CHANGE)
+                changes = own_changes(values)
+                near = [c for c in changes if abs(c.start - _BASE) <= _SAME_ALARM]
+                found += bool(near)
+                inside += any(c.ratio.low <= np.exp(-_CHANGE) <= c.ratio.high for c in near)
+                other += len(changes) - bool(near)
+            share = f"{inside / found:.0%}" if found else ""
+            yield [noise, str(size), f"{found / histories:.0%}", share, f"{other / histories:.2f}"]
 
 
 def delays(otava: OtavaLooks | None, histories: int) -> Iterator[list[str]]:
@@ -276,8 +303,13 @@ def main() -> None:
     print_table("Processor time", ["series x values", "seconds", "one more value each"], scan_seconds())
     print_table(
         "False alarms",
-        ["noise", "for each series and year", "in the first 60 runs", "Otava, series and year"],
+        ["noise", "for each series and year", "in the first 60 runs", "Otava, series and year", "printed at the end"],
         false_alarms(otava, arguments.histories),
+    )
+    print_table(
+        "Long histories",
+        ["noise", "runs", "printed at the end", "interval contains it", "other changes"],
+        long_histories(arguments.histories),
     )
     print_table("Other shapes", ["shape", "alarms for each series and year"], other_shapes(arguments.histories))
     print_table(

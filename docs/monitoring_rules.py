@@ -26,7 +26,7 @@ _RECENT_SECONDS = 2 * 86400
 _REGRESSION = f"{1 + MIN_GAIN:g}"
 """Ratio of seconds after and before a change from which it is reported: smaller changes are certain, too."""
 _REGRESSION_SECONDS = 14 * 86400
-"""Age up to which a change is reported: after that, it is the usual speed."""
+"""Time for which a change is reported after it became certain: after that, it is the usual speed."""
 _MEMORY = "4h"
 """How long Prometheus may be down before it forgets the series that vanished."""
 

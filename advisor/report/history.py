@@ -28,6 +28,7 @@ _TWICE = 2.0
 _LONGEST = 60
 _MOST_CONDITIONS = 6
 """Largest number of conditions that the text lists for a change."""
+_ORDER = "points are in order of the times that were stated"
 _UNITS = {"megahertz": "MHz", "celsius": "degrees Celsius", "percent": "%", "seconds": "s"}
 _TITLES = {
     "stack": "the stack changed",
@@ -66,6 +67,11 @@ def _paragraph(own: SeriesHistory) -> Iterator[str]:
         yield f"failed    {count(series.failures, 'block')} without a successful run"
     if series.misdated:
         yield f"left out  {count(series.misdated, 'point')} with a time that cannot be right: the clock was wrong"
+    for before, after in series.gaps:
+        yield f"gap       {_day(before)} to {_day(after)}: nothing was measured, or a clock was wrong; {_ORDER}"
+    if series.jumps:
+        counted = count(len(series.jumps), "measurement")
+        yield f"clock     changed by a day or more during {counted}, since {_day(series.jumps[0].time)}; {_ORDER}"
     if not own.changes:
         yield "changes   none"
     for change in reversed(own.changes):
@@ -141,6 +147,8 @@ def _record(own: SeriesHistory) -> dict[str, Any]:
         **asdict(series.key),
         "failures": series.failures,
         "misdated": series.misdated,
+        "gaps": [[before.isoformat(), after.isoformat()] for before, after in series.gaps],
+        "clock_jumps": [point.block for point in series.jumps],
         "points": [
             {
                 "time": point.time.isoformat(),

@@ -135,7 +135,7 @@ SERIES_CHANGE = PrometheusMetric(
 SERIES_CHANGE_TIME = PrometheusMetric(
     name="seshat_series_change_time_seconds",
     kind="gauge",
-    meaning="When the first measurement after this change was made, seconds since 1970",
+    meaning="When the measurement with which this change became certain was made, seconds since 1970",
     labels=(*LASTING_LABELS, "cause"),
     places=_BOTH,
 )

@@ -149,7 +149,7 @@ def attribute(
             return Attribution(kind=decisive, changes=tuple(own))
     sharing = steady = 0
     for other in others:
-        if other.key.machine == series.key.machine and other.device == series.device and other.key != series.key:
+        if other.device_key == series.device_key and other.key != series.key:
             shares = _shares(series, change, other)
             sharing += shares is True
             steady += shares is False

@@ -194,7 +194,8 @@ class _Values:
         starts = [start for start, _ in alarms]
         last_look = _end_of_group(begin)
         first = max(starts[-1] if starts else 0, last_look - _WINDOW)
-        noise = self._noise(starts, begin)
+        # The squares of the last part are computed at each look below.
+        noise = self._noise(starts, begin, parts=len(starts))
         looks = np.arange(look, min(last_look, self._size))
         window = self._clipped[first : looks[-1] + 1]
         sums = np.concatenate(([0.0], np.cumsum(window)))
@@ -242,12 +243,17 @@ class _Values:
         values = np.concatenate((self._last[looks][:, None], self._clipped[back]), axis=1)
         return np.asarray(np.where(gap > 0, values.min(axis=1)[:, None], values.max(axis=1)[:, None]))
 
-    def _noise(self, starts: Sequence[int], end: int) -> _Noise:
-        """Return the noise of the values before ``end``, and before the last change the sum of squares."""
+    def _noise(self, starts: Sequence[int], end: int, *, parts: int) -> _Noise:
+        """Return the noise of the newest values before ``end``.
+
+        Args:
+            starts: Numbers of the first values after changes.
+            end: Number after the last value.
+            parts: Number of the parts between changes, oldest first, whose squares count; the correlation is of all.
+        """
         squares = products = every = 0.0
         freedom = pairs = 0
-        bounds = [0, *starts, end]
-        for low, high in pairwise(bounds):
+        for number, (low, high) in enumerate(pairwise([0, *starts, end])):
             rest = self._clipped[max(low, end - _WINDOW, 0) : high]
             if len(rest) < LEAST_AFTER:
                 continue
@@ -256,7 +262,7 @@ class _Values:
             every += own
             products += float(rest[1:] @ rest[:-1])
             pairs += len(rest)
-            if high != end:
+            if number < parts:
                 squares += own
                 freedom += len(rest) - 1
         # The correlation of the differences from an estimated mean is too small by about one over their number.
@@ -267,7 +273,7 @@ class _Values:
 
     def locate(self, alarms: Sequence[tuple[int, int]]) -> tuple[list[ChangePoint], list[float]]:
         """Return each change with its most likely place and its size, and how far its t is from the limit."""
-        noise = self._noise([*(start for start, _ in alarms), self._size], self._size)
+        noise = self._noise([start for start, _ in alarms], self._size, parts=len(alarms) + 1)
         freedom = max(noise.freedom, 1)
         deviation = max(math.sqrt(noise.squares / freedom), NOISE_FLOOR)
         errors = _errors_of_means(noise.correlation)

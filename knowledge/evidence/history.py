@@ -3,7 +3,8 @@
 A block is one point of a series: its reference arm is what the operator regards as current. So the stack, the driver
 and the kernel may change within a series; they are recorded conditions of its points. What would make times
 incomparable makes another series instead: another size, element type or definition of the indicator, other settings of
-the run, another resolution of the clock.
+the run, another resolution of the clock. What another source delivered is another series, too: it is another machine,
+even if its parts are equal.
 
 A machine is its hardware without what may change on it: the driver, the C library, the virtualisation, the numbers of
 NUMA nodes and of logical processors, and the instructions and the memory that the kernel reports. If its profile has a
@@ -17,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -39,17 +41,23 @@ DRIVER, LIBC = "driver", "C library"
 """Names of conditions that the hardware profile states and that may change on one machine."""
 SAMPLE_SECONDS, RUN_SECONDS = "sample_seconds", "run_seconds"
 """Figures of a point: length of a sample, and time that one run of its process takes, both in seconds."""
-_VARYING = frozenset({"load_before", "load_after", "clock_jump_seconds", "clock_resolution_seconds"})
+_JUMP = "clock_jump_seconds"
+"""Entry of an environment and figure of a point: by how much the system time was changed during a run, in seconds."""
+_VARYING = frozenset({"load_before", "load_after", _JUMP, "clock_resolution_seconds"})
 """Entries of an environment that differ from run to run, or that make another series."""
 _FIGURES = (
     *("cpu_clock_megahertz_mean", "cpu_temperature_celsius_mean", "other_cpu_percent_mean", "stolen_cpu_percent_mean"),
     *("gpu_clock_megahertz_mean", "gpu_temperature_celsius_mean", "throttled", "on_battery"),
 )
 _KIND = "history"
-_FORMAT = "01"
+_FORMAT = "02"
 """Version of the cached points; raise it when the same observations give other points."""
 _FIRST_YEAR = 2000
 """Measurements before this year were made by a machine whose clock was not set: it starts in 1970."""
+_LONGEST_PAUSE = timedelta(days=366)
+"""Time between two points from which it is a gap: a clock that was set back by years makes one, too."""
+_LARGE_JUMP = timedelta(days=1)
+"""Change of the clock during a run from which the time of its point may be wrong by a place in a daily series."""
 _GIBIBYTE = 2**30
 
 
@@ -65,7 +73,8 @@ class HistoryPoint:
         stack: Identity of the stack.
         hardware: Identity of the hardware profile.
         conditions: What was recorded of stack, machine and system, by name; it changes the speed or it does not.
-        figures: What was measured of the machine during the runs, by name: medians over the rounds.
+        figures: What was measured of the machine during the runs, by name: medians over the rounds, but for the largest
+            change of the system time.
         block: Name of the block.
     """
 
@@ -91,6 +100,7 @@ class SeriesKey:
     """What the points of a series have in common.
 
     Attributes:
+        source: Name of the source that delivered them; empty for the user's own measurements.
         machine: Name of the machine, or the start of a hash of its parts if it has none.
         framework: Distribution that provides the backend.
         label: Label of the indicator run.
@@ -105,6 +115,7 @@ class SeriesKey:
     settings: str = ""
     clock: float = 0.0
     stack: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,16 +135,33 @@ class Series:
     misdated: int = 0
 
     @property
+    def gaps(self) -> tuple[tuple[datetime, datetime], ...]:
+        """Times of neighbouring points that are more than a year apart: nothing was measured, or a clock was wrong."""
+        pairs = pairwise(point.time for point in self.points)
+        return tuple((before, after) for before, after in pairs if after - before > _LONGEST_PAUSE)
+
+    @property
+    def jumps(self) -> tuple[HistoryPoint, ...]:
+        """Points during whose runs the system time was changed by a day or more, so that they may be out of order."""
+        return tuple(p for p in self.points if p.figures.get(_JUMP, 0.0) >= _LARGE_JUMP.total_seconds())
+
+    @property
     def device(self) -> str:
         """``cpu`` or ``cuda``."""
         return self.key.label.rpartition("/")[2]
 
     @property
+    def device_key(self) -> tuple[str, str, str]:
+        """Source, machine and device, which series that are measured side by side have in common."""
+        return self.key.source, self.key.machine, self.device
+
+    @property
     def machine_text(self) -> str:
-        """The machine with the parts that it has now, for people."""
+        """The machine with the parts that it has now, and its source, for people."""
         parts = self.points[-1].conditions
         listed = [parts.get(HARDWARE + part) for part in ("accelerators", "processor")]
-        return f"{self.key.machine} ({', '.join(str(part) for part in listed if part)})"
+        source = f", source {self.key.source}" if self.key.source else ""
+        return f"{self.key.machine} ({', '.join(str(part) for part in listed if part)}){source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +212,7 @@ def load_series(
             group.add(row)
             group.is_selected = group.is_selected or row.is_on(selection.machine.lower())
     series = []
-    for (machine, framework, label, settings, clock), group in sorted(groups.items(), key=itemgetter(0)):
+    for (machine, framework, label, settings, clock, source), group in sorted(groups.items(), key=itemgetter(0)):
         points = [row.point for row in group.rows.values() if row.point is not None]
         dated = [p for p in points if p.time.year >= _FIRST_YEAR and p.time <= latest]
         if group.is_selected and dated:
@@ -195,6 +223,7 @@ def load_series(
                 settings=settings,
                 clock=clock,
                 stack=" ".join(map(str, requirements)),
+                source=source,
             )
             dated.sort(key=attrgetter("time", "block"))
             failures = len(group.failures - group.rows.keys())
@@ -202,8 +231,8 @@ def load_series(
     return tuple(series)
 
 
-_Key = tuple[str, str, str, str, float]
-"""Machine, framework, label, settings and clock of a series."""
+_Key = tuple[str, str, str, str, float, str]
+"""Machine, framework, label, settings, clock and source of a series."""
 
 
 class _Group:
@@ -252,6 +281,7 @@ class _Row:
 
     Attributes:
         block: Name of the block.
+        source: Name of the source that delivered it.
         arm: Number of the arm.
         reference: Whether it is the reference of its framework.
         framework: Distribution that provides the backend.
@@ -266,6 +296,7 @@ class _Row:
     """
 
     block: str
+    source: str
     arm: int
     reference: bool
     framework: str
@@ -291,7 +322,7 @@ class _Row:
     @property
     def key(self) -> _Key:
         """What the rows of a series have in common."""
-        return self.machine, self.framework, self.label, self.settings, self.clock
+        return self.machine, self.framework, self.label, self.settings, self.clock, self.source
 
 
 def _rows(store: KnowledgeBase, with_shipped: bool) -> Iterator[_Row]:
@@ -301,8 +332,8 @@ def _rows(store: KnowledgeBase, with_shipped: bool) -> Iterator[_Row]:
     cached = store.load_derived(_KIND, digests.items()) if digests else {}
     new = {name: _records(store.observations(block=name)) for name in digests if name not in cached}
     store.store_derived(_KIND, [(name, digests[name], record) for name, record in new.items()])
-    for name in digests:
-        yield from _rows_from(name, cached.get(name) or new[name])
+    for block in blocks:
+        yield from _rows_from(block, cached.get(block.name) or new[block.name])
 
 
 def _is_history(block: StoredBlock, with_shipped: bool) -> bool:
@@ -352,6 +383,8 @@ def _runs(good: Sequence[Observation]) -> dict[str, Any]:
     }
     figures[SAMPLE_SECONDS] = statistics.median(m * max(1, o.loops) for m, o in zip(medians, good, strict=True))
     figures[RUN_SECONDS] = statistics.median(o.warmup_seconds + sum(o.samples) * max(1, o.loops) for o in good)
+    jumps = [abs(jump) for o in good if isinstance(jump := o.environment.get(_JUMP), int | float)]
+    figures |= {_JUMP: max(jumps)} if jumps else {}
     times = sorted(_timestamp(o.started_at) for o in good)
     return {
         "time": statistics.median(times),
@@ -435,7 +468,7 @@ def _machine(hardware: HardwareProfile) -> dict[str, Any]:
     }
 
 
-def _rows_from(block: str, record: Mapping[str, Any]) -> Iterator[_Row]:
+def _rows_from(block: StoredBlock, record: Mapping[str, Any]) -> Iterator[_Row]:
     for row in record["rows"]:
         machine = record["machines"][row["hardware"]]
         conditions = record["conditions"][row["conditions"]]
@@ -451,10 +484,11 @@ def _rows_from(block: str, record: Mapping[str, Any]) -> Iterator[_Row]:
                 hardware=row["hardware"],
                 conditions=conditions,
                 figures=runs["figures"],
-                block=block,
+                block=block.name,
             )
         yield _Row(
-            block=block,
+            block=block.name,
+            source=block.source,
             arm=row["arm"],
             reference=row["reference"],
             framework=row["framework"],

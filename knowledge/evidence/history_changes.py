@@ -135,13 +135,13 @@ def _digest(seconds: Sequence[float]) -> str:
 
 def _neighbours(
     store: KnowledgeBase, selection: SeriesFilter | None, series: Sequence[Series], now: datetime | None
-) -> Mapping[tuple[str, str], Sequence[Series]]:
-    """Return all series of the machines by their machine and device, also those that were not selected."""
+) -> Mapping[tuple[str, str, str], Sequence[Series]]:
+    """Return all series of the machines by their source, machine and device, also those that were not selected."""
     everything = SeriesFilter(with_shipped=selection is not None and selection.with_shipped)
     is_partial = bool(series) and selection not in (None, everything)
-    groups: dict[tuple[str, str], list[Series]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[Series]] = defaultdict(list)
     for own in load_series(store, everything, now=now) if is_partial else series:
-        groups[own.key.machine, own.device].append(own)
+        groups[own.device_key].append(own)
     return groups
 
 
@@ -149,13 +149,13 @@ def _explained(
     series: Series,
     places: Sequence[ChangePoint],
     number: int,
-    neighbours: Mapping[tuple[str, str], Sequence[Series]],
+    neighbours: Mapping[tuple[str, str, str], Sequence[Series]],
 ) -> SpeedChange:
     """Return one of the changes of a series with its attribution."""
     place = places[number]
     low = places[number - 1].start if number else 0
     high = places[number + 1].start if number + 1 < len(places) else len(series.points)
-    others = neighbours[series.key.machine, series.device]
+    others = neighbours[series.device_key]
     return SpeedChange(
         place=place,
         time=series.points[place.start].time,

@@ -25,7 +25,7 @@ from knowledge.records import value_from
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 _KIND = "newest-results"
-_FORMAT = 1
+_FORMAT = 2
 """Changes when results that are cached are no longer right."""
 _SKEW = timedelta(minutes=5)
 """How far a clock may be ahead; admission allows as much."""
@@ -42,7 +42,8 @@ class SeriesResult:
 
     Attributes:
         labels: Values of :data:`knowledge.domain.metrics.SERIES_LABELS`, by which series are distinguished.
-        history: Machine, framework, label and settings of its :class:`knowledge.evidence.history.SeriesKey`.
+        history: Source, machine, framework, label and settings of its
+            :class:`knowledge.evidence.history.SeriesKey`.
         run_time: When the last run began, seconds since 1970.
         runs: Number of runs by status.
         time: When the last successful run began; ``None`` if no run succeeded, as for the following.
@@ -68,7 +69,7 @@ class NewestChange:
     Attributes:
         labels: Values of :data:`knowledge.domain.metrics.LASTING_LABELS`.
         cause: What it is attributed to (:data:`knowledge.evidence.attribution.CauseKind`).
-        time: When the first measurement after it was made, seconds since 1970.
+        time: When the measurement with which it became certain was made, seconds since 1970.
         ratio: Seconds after it divided by those before it.
     """
 
@@ -120,7 +121,7 @@ def newest_results(store: KnowledgeBase, *, now: datetime, host: str | None = No
             is_private = not source and result.labels[_INDICATOR] == BENCHMARK
             if result.run_time >= since.timestamp() and not is_private:
                 labels = (*result.labels[:_SOURCE], source, *result.labels[_SOURCE + 1 :])
-                results.append(replace(result, labels=labels))
+                results.append(replace(result, labels=labels, history=(block.source, *result.history[1:])))
     return _newest(results, newest_states(store, now=now), now)
 
 
@@ -150,7 +151,8 @@ def _changes(results: Iterable[SeriesResult], states: Iterable[SeriesStatus]) ->
     newest: dict[tuple[str, ...], SeriesStatus] = {}
     # Another resolution of the clock makes another history, but not another series here: the newest one counts.
     for state in sorted(states, key=lambda state: state.point.time):
-        newest[state.key.machine, state.key.framework, state.key.label, state.key.settings] = state
+        key = state.key
+        newest[key.source, key.machine, key.framework, key.label, key.settings] = state
     changes = {}
     for result in results:
         latest = newest.get(result.history)
@@ -160,7 +162,7 @@ def _changes(results: Iterable[SeriesResult], states: Iterable[SeriesStatus]) ->
             changes[labels] = NewestChange(
                 labels=labels,
                 cause=change.attribution.kind,
-                time=change.time.timestamp(),
+                time=change.certain_at.timestamp(),
                 ratio=change.place.ratio.inverse().speedup,
             )
     return tuple(change for _, change in sorted(changes.items()))
@@ -257,7 +259,7 @@ def _labels(o: Observation) -> tuple[str, ...]:
 
 
 def _history_key(o: Observation) -> tuple[str, ...]:
-    return machine_name(o.hardware), o.framework, o.indicator.label, _settings(o)
+    return "", machine_name(o.hardware), o.framework, o.indicator.label, _settings(o)
 
 
 def _settings(o: Observation) -> str:

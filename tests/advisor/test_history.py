@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from advisor.api.measurements.options import HistoryOptions
 from knowledge.store.engine import open_knowledge_base
 from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
-from tests.knowledge.histories import ENVIRONMENT, Day, example, history, slower
+from tests.knowledge.histories import ENVIRONMENT, FIRST_DAY, Day, example, history, slower
 
 
 @pytest.fixture
@@ -82,6 +83,26 @@ def test_several_conditions_come_with_the_measurement_that_separates_them(
     assert 'measuring --stack "torch==2.13.0" --stack "torch==2.14.0" in one block' in text
 
 
+def test_a_clock_that_was_set_back_by_years_is_named(knowledge_file: Path, advisor_here: Advisor) -> None:
+    """The slower days after the usual ones state times in 2015, so that they seem to come first."""
+    usual = Day()
+    days = {
+        0: usual,
+        30: slower(usual, 10, environment={**ENVIRONMENT, "clock_jump_seconds": -3.5e8}),
+        31: slower(usual, 10, environment={**ENVIRONMENT, "clock_jump_seconds": -2.5}),
+    }
+    with open_knowledge_base(f"sqlite:///{knowledge_file}") as store:
+        store.add(history(days, time=lambda day: FIRST_DAY.replace(year=2026 if day < 30 else 2015) + timedelta(day)))
+
+    text = advisor_here("pi", "history").stdout
+    [series] = json.loads(advisor_here("pi", "history", "--format", "json").stdout)["series"]
+
+    assert "faster" in text
+    assert "gap       2015-03-01 to 2026-01-01: nothing was measured, or a clock was wrong" in text
+    assert "clock     changed by a day or more during 1 measurement, since 2015-01-31" in text
+    assert [len(series["gaps"]), series["clock_jumps"]] == [1, ["torch-matmul-0030"]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
@@ -90,6 +111,7 @@ def test_several_conditions_come_with_the_measurement_that_separates_them(
         (("--machine", "elsewhere"), "nothing was measured of the machine `elsewhere`", "choose one of"),
         (("--stack", "torch=2"), "`torch=2` is not a stack", "torch==2.13.0"),
         (("--stack", "torch==9.9"), "to which all options apply", "omit one of"),
+        (("--since", "2030-01-01"), "nothing was measured since 2030-01-01", "newest measurement is of 2026-04-10 06:"),
         (("--since", "soon"), "`soon` is not a date", "--since 2026-01-31"),
         (("--plot", "h.png"), "`h.png` is not drawn", "--plot FILE.svg"),
     ],
@@ -106,7 +128,7 @@ def test_wrong_options_are_refused_with_a_hint(
 
 
 def test_without_measurements_the_next_step_is_named(advisor_here: Advisor) -> None:
-    result = advisor_here("pi", "history")
+    result = advisor_here("pi", "history", "--since", "2030-01-01")
 
     assert result.returncode == 0
     assert "`advisor pi run` measures this machine" in result.stdout

@@ -136,6 +136,28 @@ def test_changes_of_five_percent_are_noticed_within_a_week_with_less_than_one_fa
     assert soon / 60 >= 0.8
 
 
+def test_a_change_stays_when_the_runs_before_it_are_older_than_those_that_count() -> None:
+    for seed in range(3):
+        values = make_history(np.random.default_rng(seed), "independent", 0.01, 700)
+        values[100:] *= 1.02
+        for length in (345, 360, 700):
+            assert any(abs(place - 100) <= 5 for place in changes(values[:length].tolist())), (seed, length)
+
+
+def test_the_intervals_of_long_histories_contain_the_true_ratio() -> None:
+    """Intervals of 95 % contain it in 36 of 40 histories or more with a probability of 95 %."""
+    planted = 1.2
+    for length in (345, 600):
+        found = 0
+        for seed in range(40):
+            values = make_history(np.random.default_rng(seed), "independent", 0.03, length)
+            values[100:] *= planted
+            seconds = values.tolist()
+            first = change_points(seconds, scan(seconds))[0]
+            found += first.ratio.low <= 1 / planted <= first.ratio.high
+        assert found >= 36, length
+
+
 def test_a_thousand_series_are_scanned_in_time() -> None:
     random = np.random.default_rng(7)
     histories = [make_history(random, "independent", 0.02, 100).tolist() for _ in range(1000)]

@@ -12,12 +12,14 @@ import pytest
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Cpu, Driver
+from knowledge.domain.metrics import LASTING_LABELS
 from knowledge.domain.observation import Observation
 from knowledge.evidence import history_changes
 from knowledge.evidence.attribution import Attribution
 from knowledge.evidence.change_points import ScanState, scan
 from knowledge.evidence.history import Series, SeriesFilter, load_series
 from knowledge.evidence.history_changes import SeriesHistory, load_histories, newest_states
+from knowledge.evidence.newest_results import newest_results
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.histories import ENVIRONMENT, FIRST_DAY, NODE, TELEMETRY, Day, history, slower
@@ -128,6 +130,27 @@ def test_sources_without_trust_do_not_count(base: SqlKnowledgeBase) -> None:
     base.trust("somebody", 0.0)
 
     assert (len(before), load_series(base, now=NOW)) == (1, ())
+
+
+def test_machines_with_equal_parts_are_distinguished_by_their_source(base: SqlKnowledgeBase) -> None:
+    """Only one node is slower, and the other series of the other node say nothing about it."""
+    for source, percent in (("node-a", 8), ("node-b", 0), ("", 0)):
+        for seed, indicator in enumerate(("matmul", "sort")):
+            days = {0: USUAL, 45: slower(USUAL, percent)}
+            rows = history(days, indicator=indicator, seed=len(source) + percent + seed)
+            base.add([replace(o, block=f"{source}-{o.block}") for o in rows], source=source)
+
+    histories = load_histories(base, now=NOW)
+
+    assert [(own.series.key.source, len(own.series.points), len(own.changes)) for own in histories] == [
+        *(("", 60, 0), ("node-a", 60, 1), ("node-b", 60, 0)),
+        *(("", 60, 0), ("node-a", 60, 1), ("node-b", 60, 0)),
+    ]
+    attribution = histories[1].changes[0].attribution
+    assert (attribution.kind, attribution.sharing, attribution.steady) == ("machine", 1, 0)
+    assert histories[1].series.machine_text.endswith(", source node-a")
+    [change, _] = newest_results(base, now=FIRST_DAY + timedelta(days=60)).changes
+    assert change.labels[LASTING_LABELS.index("source")] == "node-a"
 
 
 def at(*times: str) -> Callable[[int], datetime]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import exp
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -174,3 +176,15 @@ def test_blocks_that_did_not_change_are_not_read_again(
 
     assert again == first
     assert len(read) == 1
+
+
+def test_the_time_of_a_change_is_when_it_became_certain(store: SqlKnowledgeBase) -> None:
+    """With 3 % of noise, 4 % slower becomes certain only after the two weeks that `AdvisorRegression` lasts."""
+    random = Random(8)
+    seconds = {day: exp(random.gauss(0, 0.03)) * (1.04 if day <= 25 else 1.0) for day in range(120, -1, -1)}
+    store.add([measured(day, seconds=value, reference=True) for day, value in seconds.items()])
+
+    (change,) = newest_results(store, now=NOW).changes
+
+    assert change.time == (NOW - timedelta(days=8)).timestamp()
+    assert change.ratio > 1.03

@@ -29,7 +29,7 @@ def history(
         The histories, by machine, framework and indicator; without ``since``, also those whose speed never changed.
 
     Raises:
-        InputError: If nothing was measured of what the options name (exit code 2).
+        InputError: If nothing was measured of what the options name, or since their date (exit code 2).
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
     options = options or HistoryOptions()
@@ -44,9 +44,15 @@ def history(
         histories = load_histories(store, selection, now=now)
         if not histories and selection != SeriesFilter(with_shipped=options.with_shipped):
             raise _nothing_measured(store, options, now)
-    if options.since is None:
+    if options.since is None or not histories:
         return histories
     since = options.since
+    newest = max(own.series.points[-1].time for own in histories)
+    if newest < since:
+        raise InputError(
+            f"nothing was measured since {since:%Y-%m-%d %H:%M}",
+            hint=f"the newest measurement is of {newest:%Y-%m-%d %H:%M}",
+        )
     return tuple(
         replace(own, changes=tuple(change for change in own.changes if change.time >= since))
         for own in histories
