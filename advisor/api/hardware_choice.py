@@ -693,8 +693,9 @@ def _priced(
     cost = seconds.times(_exactly(hourly * machine.nodes / _HOUR)) if seconds is not None and hourly else None
     energy = seconds.times(machine.power) if seconds is not None and machine.power is not None else None
     obstacle = machine.obstacle
-    if not obstacle and choice.budget is not None and cost is not None and cost.low > choice.budget:
-        obstacle = f"costs at least {cost.low:.3g} {prices.currency}, more than the budget of {choice.budget:g}"
+    least = cost.low if cost is not None else 0.0
+    if not obstacle and choice.budget is not None and least > choice.budget:
+        obstacle = f"costs at least {least:.3g} {prices.currency}, more than the budget of {choice.budget:g}"
     return replace(machine, seconds=seconds, price=price, cost=cost, energy=energy, obstacle=obstacle)
 
 

@@ -80,6 +80,6 @@ def test_the_gate_does_not_call_an_unknown_speed_the_same(project: Path, advisor
     text = advisor_here(*command).stdout
     base = json.loads(advisor_here(*command, "--format", "json").stdout)["targets"][0]["base"]
 
-    assert "not predicted: " in text
+    assert "verdict   not known: " in text
     assert "no significant difference" not in text
     assert base["prediction"]["speedup"] is None
