@@ -199,8 +199,8 @@ class Bench:
             )
             stage = after
             options = ProjectOptions.of(replace(files, current=str(lock)), target_options, self.indexes, resolution)
-            with api.gate_session.open_verdict(options, [f"{distribution}=={after}"]) as (result, contexts):
-                result = api.measured_verdict.with_minutes(result, contexts)
+            with api.gate_session.open_verdict(options, [f"{distribution}=={after}"]) as (result, opened):
+                result = api.measured_verdict.with_minutes(result, opened)
                 row = judged(row, result)
         except AdvisorError as error:
             details: Sequence[str] = getattr(error, "details", ())

@@ -24,6 +24,9 @@ ROOT = Path(__file__).parents[1]
 ACTION = ROOT / ".github" / "actions" / "advise" / "action.yml"
 TEMPLATE = ROOT / "templates" / "advisor.gitlab-ci.yml"
 RECIPE = ROOT / "docs" / "how-to" / "gate-ci.md"
+KEY = f"{MARKER}\n<!-- job: {{}} -->\n"
+"""Beginning of the comment of a job."""
+UNCHECKED = "Nothing was checked: the log of the job says why.\n"
 SLOW = pytest.mark.slow
 """Each recipe installs the program and its dependencies, which takes half a minute of CPU time."""
 
@@ -215,10 +218,10 @@ def test_the_github_action_annotates_the_line_and_writes_a_summary(clone: Path, 
 def test_the_github_action_updates_its_comment(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
     github = GitHub(tmp_path / "github")
     variables["PATH"] = f"{github.folder}{os.pathsep}{variables['PATH']}"
-    key = f"{MARKER}\n<!-- directory: . -->\n"
+    key = KEY.format(".")
     others = [
         comment("github-actions[bot]", "of another job"),
-        comment("github-actions[bot]", f"{MARKER}\n<!-- directory: other -->\n"),
+        comment("github-actions[bot]", KEY.format(". --target other")),
         comment("somebody", f"{key}forged"),
         {"id": 9, "user": None, "body": None},
     ]
@@ -254,6 +257,10 @@ def test_the_github_action_updates_its_comment(clone: Path, variables: dict[str,
     assert log.count("\n") == 1
     assert log.startswith("::warning title=advisor::the comment was not written (gh: Resource not accessible by")
     assert write("a push", number="") == ("", body)
+    # Nothing is checked: without a comment, one of an earlier run would look like that of this run.
+    code, log, _ = run_action(clone, variables, {**asked, "directory": "absent"}, number="7")
+    assert code == 2, log
+    assert github.comments[-1]["body"] == KEY.format("absent") + UNCHECKED
 
 
 def comment(login: str, body: str) -> dict[str, Any]:
@@ -286,11 +293,11 @@ def run_template(clone: Path, variables: Mapping[str, str], platform: Mapping[st
 
 @SLOW
 def test_the_gitlab_template_updates_its_comment(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
-    key = f"{MARKER}\n<!-- directory: . -->\n"
+    key = KEY.format(".")
     others = [
         {"id": 1, "author": {"id": 3}, "body": "of another job"},
         {"id": 2, "author": {"id": 4}, "body": f"{key}forged"},
-        {"id": 3, "author": {"id": 3}, "body": f"{MARKER}\n<!-- directory: other -->\n"},
+        {"id": 3, "author": {"id": 3}, "body": KEY.format(". --target other")},
     ]
     # A link of the change to a secret is neither followed nor shown.
     (clone / "advisor.md").symlink_to("/proc/self/environ")
@@ -319,11 +326,14 @@ def test_the_gitlab_template_updates_its_comment(clone: Path, variables: dict[st
 
         def write(text: str, token: str = "glpat-secret") -> tuple[str, str]:
             (folder / "advisor.md").write_text(f"{MARKER}\n{text}")
+            return run_last_steps(token)
+
+        def run_last_steps(token: str = "glpat-secret") -> tuple[str, str]:
             job = yaml.safe_load(TEMPLATE.read_text())["advisor-check"]
-            script = [f"ENVIRONMENT={folder}", f"TOKEN={token}", "CODE=3", *job["script"][-2:]]
+            script = [f"ENVIRONMENT={folder}", f"TOKEN={token}", "CODE=3", *job["script"][-3:]]
             completed = subprocess.run(
                 ["bash", "-eo", "pipefail", "-c", "\n".join(script)],
-                env={**variables, **platform, "ADVISOR_DIRECTORY": "."},
+                env={**variables, **platform, "ADVISOR_DIRECTORY": ".", "ADVISOR_ARGUMENTS": ""},
                 capture_output=True,
                 text=True,
                 check=False,
@@ -347,6 +357,8 @@ def test_the_gitlab_template_updates_its_comment(clone: Path, variables: dict[st
             assert log.startswith("warning: the comment was not written (")
             assert log.count("\n") == 1
         assert write("no token", "") == ("", body)
+        (folder / "advisor.md").unlink()
+        assert run_last_steps() == ("", key + UNCHECKED)
 
 
 @SLOW

@@ -53,11 +53,11 @@ def verdict(
     files = replace(project.files, directory=directory, current=head or project.files.current)
     report = GateReport(reported)
     project = replace(project, files=files)
-    with api.gate_session.open_verdict(project, upgrades, base=base) as (result, contexts):
+    with api.gate_session.open_verdict(project, upgrades, base=base) as (result, opened):
         if limits.budget_seconds:
-            result = api.measured_verdict.measured(project, limits, result, say_state)
+            result = api.measured_verdict.with_measurement(result, opened, project, limits, say_state)
         else:
-            result = api.measured_verdict.with_minutes(result, contexts)
+            result = api.measured_verdict.with_minutes(result, opened)
         report.write(result)
     report.exit(result)
 

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from knowledge.domain.ratio import Ratio, WithRatio
+
 if TYPE_CHECKING:
     # Every command imports this module.
     from knowledge.catalogue.rules import RuntimeRule
-    from knowledge.domain.ratio import Ratio, WithRatio
     from knowledge.estimate.interface import Prediction
 
 _INDICATOR = re.compile(r"(?P<name>\w+)@\d+\[(?P<parameters>[^\]]*)\](?: (?P<dtype>\S+))?")
@@ -208,14 +209,15 @@ def ends_text(ratio: WithInterval, form: RatioForm = "short") -> str:
     return f"{ratio_text(ratio.low, form)} to {ratio_text(ratio.high, form)}"
 
 
-def speed_text(ratio: WithRatio, other: str = "") -> str:
+def speed_text(ratio: Ratio | WithRatio, other: str = "") -> str:
     """Return a ratio of speeds in words, with its interval.
 
     Args:
         ratio: The ratio.
         other: What it is compared with; empty if the reader knows.
     """
-    if ratio.is_significant:
+    own = ratio if isinstance(ratio, Ratio) else ratio.ratio
+    if own.is_significant():
         return f"{ratio_text(ratio.speedup)} times as fast{f' as {other}' if other else ''} {interval_text(ratio)}"
     return f"no clear difference{f' from {other}' if other else ''}: {ratio_text(ratio.speedup)} {interval_text(ratio)}"
 

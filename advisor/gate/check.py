@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -15,12 +15,12 @@ from advisor.gate.checks import checks_of
 from advisor.gate.checks.artifacts import LockArtifacts
 from advisor.gate.checks.speed_limits import check_gap
 from advisor.gate.comparison import LockComparison, compare, setting_changes, with_settings_of_lock
-from advisor.gate.findings import Finding, Place, gate_codes, merge_targets, resolved_findings
+from advisor.gate.findings import Finding, Place, merge_targets, resolved_findings
 from advisor.gate.judgement import judge
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import GateCase, InstallableFiles, ProjectState, Scope
-from advisor.gate.verdict import ChangeVerdict
+from advisor.gate.verdict import ChangeVerdict, StackObstacle
 from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES
@@ -29,8 +29,10 @@ from advisor.resolve.explanation.stack_requirements import requirements_within
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
 
-PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV012")
+PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV011", "ADV012")
 """Codes of findings about stacks that cannot be installed or do not run: their speed is not predicted."""
+_REMOVED = "ADV011"
+"""The one of them that does not count for a base: where that is installed already, it runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,20 +117,20 @@ class GateResult:
         return {0: "passed", 1: "failed"}.get(self.exit_code, "not complete")
 
 
-def check(
-    cases: Sequence[GateCase],
+def gate_result(
+    targets: Iterable[TargetResult],
     policy: GatePolicy,
     *,
     today: date,
     before: GatePolicy | None = None,
     policy_changes: Sequence[Finding] = (),
 ) -> GateResult:
-    """Check a project for its targets, on a date in UTC. The result says whether the check could be completed.
+    """Return the result for all targets of a project, by its policy on a date in UTC.
 
     Problems of exceptions that the policy of the base (`before`) has, too, are not reported. `policy_changes` are
     findings about the project's own policy, if it differs from the policy that is applied.
     """
-    targets = tuple(check_target(case, policy, today=today) for case in cases)
+    targets = tuple(targets)
     every = [*policy_changes, *(f for target in targets for f in target.findings)]
     reported, ignored = policy.apply(every, today=today)
     if before is not None:
@@ -166,11 +168,12 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
     except AdvisorError as error:
         failure = error
     findings = _new_findings(of_head, of_base)
-    obstacle = prediction_obstacle("the lock", of_head, policy, today=today)
-    before_obstacle = ""
+    obstacle = StackObstacle("the lock", _failing(of_head, PREVENT_PREDICTION, policy, today=today))
+    before_obstacle = StackObstacle("", ())
     if comparison is not None:
-        before_obstacle = prediction_obstacle(f"the base {comparison.base}", of_base, policy, today=today)
-        reason = obstacle or before_obstacle
+        codes = _failing(of_base, {*PREVENT_PREDICTION} - {_REMOVED}, policy, today=today)
+        before_obstacle = StackObstacle(f"the base {comparison.base}", codes)
+        reason = str(obstacle or before_obstacle)
         comparison = comparison.without_prediction(reason) if reason else comparison
     if failure is None:
         # What was made once for the checks of the state is not made again.
@@ -192,7 +195,7 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
         findings=tuple(findings),
         recommended=best,
         recommended_prediction=prediction,
-        not_predicted=obstacle,
+        not_predicted=str(obstacle),
         comparison=comparison,
         verdict=verdict,
         failure=failure,
@@ -223,12 +226,10 @@ def _compared(head: Scope, base: Scope) -> LockComparison:
     )
 
 
-def prediction_obstacle(stack: str, findings: Iterable[Finding], policy: GatePolicy, *, today: date) -> str:
-    """Return why a stack cannot run, by errors that the policy does not ignore; empty if its speed can be predicted."""
+def _failing(findings: Sequence[Finding], codes: Container[str], policy: GatePolicy, *, today: date) -> tuple[str, ...]:
+    """Return those of some codes that findings have which fail the check and which the policy does not ignore."""
     reported, _ = policy.apply(list(findings), today=today)
-    codes = [finding.code for finding in reported if finding.fails and finding.code in PREVENT_PREDICTION]
-    more = f" and {len(codes) - 1} more" if len(codes) > 1 else ""
-    return f"{stack} has {codes[0]} {gate_codes()[codes[0]].name}{more}" if codes else ""
+    return tuple(finding.code for finding in reported if finding.fails and finding.code in codes)
 
 
 def _new_findings(of_head: Iterable[Finding], of_base: Iterable[Finding]) -> list[Finding]:

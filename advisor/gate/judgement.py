@@ -10,12 +10,12 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.words import no_speedup_text, quoted
-from advisor.gate.checks.download import read_download
+from advisor.gate.checks.download import read_download, total_size
 from advisor.gate.comparison import LockComparison
 from advisor.gate.findings import Finding
 from advisor.gate.problem import without_pins
 from advisor.gate.scope import Scope
-from advisor.gate.verdict import ChangeVerdict, Outcome, Recovery, outcome_of
+from advisor.gate.verdict import ChangeVerdict, Outcome, Recovery, StackObstacle, outcome_of
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings, values_to_set
 from advisor.resolve.score.slowdowns import Slowdowns
@@ -25,16 +25,21 @@ from knowledge.catalogue.slower import SlowerRule
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.ratio import NO_GAIN, Ratio, product
-from knowledge.estimate.interface import Prediction
+from knowledge.estimate.interface import PredictedChange, Prediction
 
 _MOST_VERSIONS = 20
 """Newest versions of a package that are tried for one that recovers a loss."""
+_OUT_OF_DATE = "ADV001"
 
 Versions = Mapping[str, Version]
 
 
 def judge(
-    head: Scope, base: Scope, comparison: LockComparison, obstacles: tuple[str, str], resolved: Sequence[Finding]
+    head: Scope,
+    base: Scope,
+    comparison: LockComparison,
+    obstacles: tuple[StackObstacle, StackObstacle],
+    resolved: Sequence[Finding],
 ) -> ChangeVerdict:
     """Return the verdict on a change.
 
@@ -42,7 +47,7 @@ def judge(
         head: The project after the change.
         base: The project before it.
         comparison: The difference between them.
-        obstacles: Why the lock and the base cannot run; empty texts if they can.
+        obstacles: Why the lock and the base cannot run.
         resolved: Findings of the base that the change resolves.
     """
     after, before = obstacles
@@ -56,22 +61,20 @@ def judge(
     )
     if after or before:
         # A base that is only out of date may run as fast.
-        is_unclear = bool(before) and (bool(after) or "ADV001" in before)
+        is_unclear = bool(before) and (bool(after) or _OUT_OF_DATE in before.codes)
         outcome: Outcome = "not-known" if is_unclear else "worse" if after else "better"
-        return make(outcome=outcome, reason="; ".join(filter(None, obstacles)), is_obstructed=True)
+        return make(outcome=outcome, reason="; ".join(map(str, filter(None, obstacles))), is_obstructed=True)
     return _Judgement(head, base, comparison).verdict(make)
 
 
 def _sizes(head: Scope, base: Scope) -> tuple[int, int] | None:
     """Return the bytes to download before and after; `None` if one of them is not known."""
     try:
-        sizes = [scope.once(read_download).values() for scope in (base, head)]
+        before, after = (scope.once(read_download) for scope in (base, head))
     except UnavailableError:
         return None
-    if any(size is None for listed in sizes for size in listed):
-        return None
-    before, after = (sum(size or 0 for size in listed) for listed in sizes)
-    return before, after
+    is_complete = None not in (*before.values(), *after.values())
+    return (total_size(before), total_size(after)) if is_complete else None
 
 
 class _Judgement:
@@ -92,11 +95,13 @@ class _Judgement:
         if not self._comparison.changes and speed == NO_GAIN:
             return make(outcome="no-difference", reason="no package differs")
         outcome = outcome_of(speed, self._tolerance)
+        rows = self._rows(self._head.lock.versions, prediction) if prediction else 0
         return make(
             outcome=outcome,
             speed=speed,
-            rows=self._rows(self._head.lock.versions, prediction) if prediction else 0,
+            rows=rows,
             reports=sum(len(rule.ratios) for rule, _ in self._differing_slowdowns()),
+            not_compared=self._not_compared(prediction) if prediction and rows else (),
             recoveries=tuple(self._recoveries(speed)) if outcome == "worse" else (),
         )
 
@@ -109,18 +114,28 @@ class _Judgement:
         return product(factors) if factors else None
 
     def _rows(self, stack: Versions, prediction: Prediction) -> int:
-        """Return the number of different comparisons of the changed releases behind a prediction.
+        """Return the number of different comparisons of the changed releases behind a prediction."""
+        return sum(self._rows_of(change, stack) for change in prediction.changes)
+
+    def _rows_of(self, change: PredictedChange, stack: Versions) -> int:
+        """Return the number of different comparisons of the releases of a package behind its predicted change.
 
         A prediction without any says what releases usually differ by, and names comparisons of other releases.
         """
+        releases = {_minor(stack[change.package]), _minor(self._before[change.package])}
         evidence = {
             (e.block, e.indicator, e.version, e.reference, e.hardware)
-            for change in prediction.changes
             for e in change.evidence
-            if {_minor(stack[change.package]), _minor(self._before[change.package])}
-            & {_minor(Version(e.version)), _minor(Version(e.reference))}
+            if releases & {_minor(Version(e.version)), _minor(Version(e.reference))}
         }
-        return len(evidence) + sum(change.left_out for change in prediction.changes)
+        return len(evidence) + change.left_out
+
+    def _not_compared(self, prediction: Prediction) -> tuple[str, ...]:
+        """Return the changed frameworks that no comparison behind a prediction is about, sorted."""
+        stack = self._head.lock.versions
+        with_rows = {change.package for change in prediction.changes if self._rows_of(change, stack)}
+        names = {change.package for change in self._comparison.changes}
+        return tuple(sorted((names & FRAMEWORKS.keys()) - with_rows))
 
     def _reason(self, prediction: Prediction) -> str:
         """Return why the speed is not known: what is not known of other packages than the changed ones is no reason."""

@@ -12,12 +12,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.domain.words import ends_text, ratio_text
+from advisor.domain.words import speed_text
 from advisor.gate.check import TargetResult
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.gate.scope import GateCase
-from advisor.gate.verdict import ChangeVerdict
 from advisor.index.pages.filenames import version_of
 from advisor.index.pages.page import is_distribution
 from advisor.resolve.candidates.index import IndexCandidates
@@ -253,13 +252,7 @@ def reason_of(result: TargetResult) -> str:
         return result.not_predicted
     if verdict is None:
         return "its effect is not known"
-    return _speed_text(verdict) or verdict.reason
-
-
-def _speed_text(verdict: ChangeVerdict) -> str:
-    if verdict.speed is None:
-        return ""
-    return f"{ratio_text(verdict.speed.speedup)} times as fast as the lock, {ends_text(verdict.speed)}"
+    return verdict.reason if verdict.speed is None else speed_text(verdict.speed, "the lock")
 
 
 def failed_reason(error: AdvisorError) -> str:

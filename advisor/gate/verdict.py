@@ -5,11 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, gate_codes
 from knowledge.domain.ratio import Ratio
 
 Outcome = Literal["better", "worse", "no-difference", "not-known"]
 """What a change does to speed: more or less than before, no difference that matters, or none of them is certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackObstacle:
+    """Why a stack cannot run.
+
+    Attributes:
+        stack: The stack, for people.
+        codes: Codes of its findings that fail the check; empty if it can run.
+    """
+
+    stack: str
+    codes: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.codes)
+
+    def __str__(self) -> str:
+        if not self.codes:
+            return ""
+        more = f" and {len(self.codes) - 1} more" if len(self.codes) > 1 else ""
+        return f"{self.stack} has {self.codes[0]} {gate_codes()[self.codes[0]].name}{more}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +63,7 @@ class ChangeVerdict:
         reason: Why nothing is known, or which of the stacks cannot run; else empty.
         rows: Number of measured and published comparisons behind the predicted speed.
         reports: Number of public reports about slow-downs behind it.
+        not_compared: Frameworks whose version differs, too, and that none of these comparisons is about.
         is_measured: Whether both stacks were measured for this verdict.
         has_frameworks: Whether the version of a framework differs.
         is_obstructed: Whether one of the two stacks cannot run.
@@ -57,6 +80,7 @@ class ChangeVerdict:
     reason: str = ""
     rows: int = 0
     reports: int = 0
+    not_compared: tuple[str, ...] = ()
     is_measured: bool = False
     has_frameworks: bool = False
     is_obstructed: bool = False

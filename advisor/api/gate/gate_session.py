@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions,
 from advisor.api.search import select, target_builds, target_settings
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.base.policy import BasePolicy
-from advisor.gate.check import GateResult, check
+from advisor.gate.check import GateResult, TargetResult, check_target, gate_result
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
 from advisor.gate.problem import find_unchecked_locks, references_of, with_readable_packages, without_pins
@@ -65,7 +65,7 @@ def open_gate(
     *,
     base: str | None = None,
     policy_from_base: bool = False,
-) -> Iterator[tuple[GateResult, tuple[TargetContext, ...]]]:
+) -> Iterator[tuple[GateResult, OpenCases]]:
     """Judge a project for its targets; indexes and predictions stay open.
 
     Args:
@@ -74,14 +74,14 @@ def open_gate(
         policy_from_base: Whether to take policy and targets from the base; without a base, from the last commit.
 
     Yields:
-        The result, and the project for each target in the order of the result.
+        The result, and what was judged, in the order of its targets.
 
     Raises:
         InputError: If the project, its policy or an option is wrong.
         UnreadableFileError: If a lock cannot be read.
     """
     with open_cases(options, base=base, policy_from_base=policy_from_base) as opened:
-        yield opened.check(), opened.contexts
+        yield opened.check(), opened
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,12 @@ class OpenCases:
     def check(self) -> GateResult:
         """Judge it."""
         today = datetime.now(UTC).date()
-        return check(self.cases, self.policy, today=today, before=self.earlier, policy_changes=self.changes)
+        return self.result(check_target(case, self.policy, today=today) for case in self.cases)
+
+    def result(self, targets: Iterable[TargetResult]) -> GateResult:
+        """Return the result for all targets by the policy."""
+        today = datetime.now(UTC).date()
+        return gate_result(targets, self.policy, today=today, before=self.earlier, policy_changes=self.changes)
 
 
 @contextmanager
@@ -187,7 +192,7 @@ def open_cases(
 @contextmanager
 def open_verdict(
     options: ProjectOptions, upgrades: Sequence[str] = (), *, base: str | None = None
-) -> Iterator[tuple[GateResult, tuple[TargetContext, ...]]]:
+) -> Iterator[tuple[GateResult, OpenCases]]:
     """Judge a change of a project's lock for its targets, without the comparison with the recommended stack.
 
     Args:
@@ -213,7 +218,7 @@ def open_verdict(
         if requirements:
             pairs = zip(opened.contexts, opened.cases, strict=True)
             opened = replace(opened, cases=tuple(with_upgrades(*pair, requirements) for pair in pairs))
-        yield opened.check(), opened.contexts
+        yield opened.check(), opened
 
 
 def _policy_changes(

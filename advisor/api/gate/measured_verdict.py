@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
 from advisor.api.context import TargetContext
-from advisor.api.measurements.bisect import FEWEST_RUNS, ProjectBisection, open_comparison
+from advisor.api.gate.gate_session import OpenCases
+from advisor.api.measurements.bisect import FEWEST_RUNS, Notify, ProjectBisection, open_comparison
 from advisor.api.measurements.laboratory import BUILD_SECONDS, DOWNLOAD_BYTES_PER_SECOND
 from advisor.api.measurements.measured_program import program_of
 from advisor.api.measurements.options import ExperimentOptions
 from advisor.api.options import ProjectOptions
 from advisor.campaign.proposal import PROCESS_SECONDS, run_seconds
-from advisor.domain.words import speed_text
-from advisor.experiment.bisection import Combination
+from advisor.domain.words import quoted, speed_text
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.findings import Finding, Place, merge_targets
+from advisor.gate.policy import GatePolicy
+from advisor.gate.scope import Scope
 from advisor.gate.verdict import ChangeVerdict, outcome_of
 from knowledge.domain.errors import InputError
-from knowledge.domain.ratio import Ratio, WithRatio
 from knowledge.hardware.profiles import find_profile
 
 _OF_SPEED = ("ADV007", "ADV041")
 """Codes of findings about the predicted effect of a change, whose place a measurement takes."""
 
 
-def with_minutes(result: GateResult, contexts: tuple[TargetContext, ...]) -> GateResult:
+def with_minutes(result: GateResult, opened: OpenCases) -> GateResult:
     """Return a result with the minutes that a measurement would take, for each verdict that is not known."""
-    targets = tuple(
-        _with_minutes(target_result, context) for target_result, context in zip(result.targets, contexts, strict=True)
-    )
-    return replace(result, targets=targets)
+    pairs = zip(result.targets, opened.contexts, strict=True)
+    return replace(result, targets=tuple(_with_minutes(*pair) for pair in pairs))
 
 
 def _with_minutes(target_result: TargetResult, context: TargetContext) -> TargetResult:
@@ -56,19 +54,17 @@ def _with_minutes(target_result: TargetResult, context: TargetContext) -> Target
     return replace(target_result, verdict=replace(verdict, minutes=minutes))
 
 
-def measured(
-    options: ProjectOptions,
-    limits: ExperimentOptions,
-    result: GateResult,
-    notify: Callable[[ProjectBisection, int, Combination | None], None],
+def with_measurement(
+    result: GateResult, opened: OpenCases, options: ProjectOptions, limits: ExperimentOptions, notify: Notify
 ) -> GateResult:
     """Return a result whose verdict is measured: the program of the project runs with both stacks, in rounds.
 
     Args:
+        result: The result by predictions, for one target.
+        opened: What was judged.
         options: The project, whose target is this machine.
         limits: Time, tolerance and further limits.
-        result: The result by predictions, for one target.
-        notify: Called before each run with the measurement, the round and the combination.
+        notify: Says what is measured.
 
     Raises:
         InputError: If there are several targets or another machine, or the project has nothing to measure.
@@ -77,15 +73,40 @@ def measured(
     if len(result.targets) != 1:
         raise InputError("a verdict is measured for one target at a time", hint="name one of them with `--target`")
     [target_result] = result.targets
-    case, verdict = target_result.case, target_result.verdict
-    if verdict is None or case.base is None:
+    if target_result.verdict is None:
         raise InputError("there is nothing to measure: the base has no lock that can be read")
+    if not is_this_machine(target_result):
+        raise other_machine_error([target_result])
+    return opened.result([measured(target_result, opened.policy, options, limits, notify)])
+
+
+def is_this_machine(target_result: TargetResult) -> bool:
+    """Whether a target is this machine, so that its verdict can be measured."""
+    return target_result.case.head.problem.target.hardware.identity == find_profile("detect").identity
+
+
+def other_machine_error(target_results: Iterable[TargetResult]) -> InputError:
+    """Return the error that the targets are other machines."""
+    names = {result.case.head.problem.target.hardware.name for result in target_results}
+    are = "s {} are other machines" if len(names) > 1 else " {} is another machine"
+    text = f"target{are.format(quoted(sorted(names)))}"
+    return InputError(
+        f"the {text} than this one, so nothing is measured for {'them' if len(names) > 1 else 'it'}",
+        hint="run the command on such a machine, or take this one as the target: `--hardware detect`",
+    )
+
+
+def measured(
+    target_result: TargetResult, policy: GatePolicy, options: ProjectOptions, limits: ExperimentOptions, notify: Notify
+) -> TargetResult:
+    """Return the result for a target that is this machine, with its verdict measured.
+
+    The arguments and errors are those of :func:`with_measurement`.
+    """
+    case, verdict = target_result.case, target_result.verdict
+    assert case.base is not None
+    assert verdict is not None
     target = case.head.problem.target
-    if target.hardware.identity != find_profile("detect").identity:
-        raise InputError(
-            f"the target `{target.hardware.name}` is another machine than this one, so nothing is measured for it",
-            hint="run the command on that machine, or take this one as the target: `--hardware detect`",
-        )
     limits = replace(limits, tolerance=verdict.tolerance)
     is_own_python = target.python_minor == ".".join(map(str, sys.version_info[:2]))
     python = options.target.python or (None if is_own_python else target.python_minor)
@@ -95,7 +116,7 @@ def measured(
         if comparison.bisection.ending == "interrupted":
             raise KeyboardInterrupt
         verdict = _verdict(verdict, comparison)
-    return _with_verdict(result, target_result, verdict)
+    return _with_verdict(target_result, policy, verdict)
 
 
 def _verdict(verdict: ChangeVerdict, comparison: ProjectBisection) -> ChangeVerdict:
@@ -110,33 +131,30 @@ def _verdict(verdict: ChangeVerdict, comparison: ProjectBisection) -> ChangeVerd
         # The time was over before it was certain; what evidence says stays.
         return verdict
     recoveries = verdict.recoveries if outcome == "worse" else ()
-    remaining = minutes if outcome == "not-known" else None
-    return replace(verdict, outcome=outcome, speed=speed, recoveries=recoveries, is_measured=True, minutes=remaining)
+    return replace(
+        verdict,
+        outcome=outcome,
+        speed=speed,
+        not_compared=(),
+        recoveries=recoveries,
+        is_measured=True,
+        minutes=minutes if outcome == "not-known" else None,
+    )
 
 
-def _with_verdict(result: GateResult, target_result: TargetResult, verdict: ChangeVerdict) -> GateResult:
+def _with_verdict(target_result: TargetResult, policy: GatePolicy, verdict: ChangeVerdict) -> TargetResult:
     """Return a result with a measured verdict, whose findings take the place of those about predictions."""
     case = target_result.case
     is_settled = verdict.is_measured and verdict.outcome != "not-known"
-    findings = [f for f in result.findings if not is_settled or f.code not in _OF_SPEED or f.subject]
-    is_loss = verdict.speed is not None and verdict.speed.speedup < 1 - verdict.tolerance
-    if is_settled and verdict.outcome == "worse" and (is_loss or verdict.speed is None):
-        text = verdict.reason if verdict.speed is None else speed_text(_Measured(ratio=verdict.speed), "with the base")
-        findings.append(
-            Finding(
-                code="ADV007",
-                level=result.policy.level_of("ADV007"),
-                message=f"the program was measured to be {text}; {1 - verdict.tolerance:.3g} times is allowed"
-                if verdict.speed is not None
-                else f"the program was measured with the change, and {text}",
-                place=Place(path=str(case.head.lock.path or "")),
-                targets=(case.name,),
-            )
-        )
-    targets = (replace(target_result, verdict=verdict),)
-    return replace(result, targets=targets, findings=merge_targets(findings))
+    findings = [f for f in target_result.findings if not is_settled or f.code not in _OF_SPEED or f.subject]
+    is_loss = verdict.speed is None or verdict.speed.speedup < 1 - verdict.tolerance
+    if is_settled and verdict.outcome == "worse" and is_loss:
+        findings.append(Scope(case=case, state=case.head, policy=policy).finding("ADV007", _loss_text(verdict)))
+    return replace(target_result, verdict=verdict, findings=tuple(findings))
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured(WithRatio):
-    ratio: Ratio
+def _loss_text(verdict: ChangeVerdict) -> str:
+    if verdict.speed is None:
+        return f"the program was measured with the change, and {verdict.reason}"
+    speed = speed_text(verdict.speed, "with the base")
+    return f"the program was measured to be {speed}; {1 - verdict.tolerance:.3g} times is allowed"

@@ -112,7 +112,8 @@ def update_lock(options: ProjectOptions, *, outputs: Sequence[Path] = (), dry_ru
         SearchLimitError: If the search was not completed.
         UnavailableError: If an index cannot be read.
     """
-    with open_gate(options) as (result, [context, *others]):
+    with open_gate(options) as (result, opened):
+        context, *others = opened.contexts
         if others:
             raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
         case = result.targets[0].case

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,11 +16,10 @@ from packaging.version import Version
 from advisor.api.context import TargetContext
 from advisor.api.gate.changed_lock import with_upgrades
 from advisor.api.gate.gate_session import OpenCases, open_cases
-from advisor.api.measurements.bisect import ProjectBisection
+from advisor.api.measurements.bisect import Notify
 from advisor.api.measurements.options import ExperimentOptions
 from advisor.api.options import ProjectOptions
 from advisor.domain.words import quoted
-from advisor.experiment.bisection import Combination
 from advisor.gate.check import GateResult, TargetResult, check_target
 from advisor.gate.findings import Finding, merge_targets
 from advisor.gate.problem import without_pins
@@ -43,9 +43,10 @@ from knowledge.domain.errors import InputError, UnsatisfiableError
 from knowledge.domain.identity import hash_of_text
 from knowledge.store.state_hash import default_path
 
+logger = logging.getLogger(__name__)
+
 _LEAST_SECONDS = 60.0
 """Least time of a measurement: less decides nothing."""
-Notify = Callable[[ProjectBisection, int, Combination | None], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,21 +218,25 @@ def _release(case: GateCase, name: str, version: Version | str, outcome: Release
 def _measure(watch: Watch, options: ProjectOptions, limits: ExperimentOptions, notify: Notify) -> None:
     """Measure the releases of frameworks whose effect is not known, in equal shares of the time that is left."""
     # Measurements take long to import.
-    from advisor.api.gate.measured_verdict import measured
+    from advisor.api.gate.measured_verdict import is_this_machine, measured, other_machine_error
 
     end = time.monotonic() + (limits.budget_seconds or 0.0)
-    unknown = [number for number, judged in enumerate(watch.judged) if _is_measurable(judged)]
-    for done, number in enumerate(unknown):
-        judged, remaining = watch.judged[number], end - time.monotonic()
-        if remaining < _LEAST_SECONDS or judged.result is None:
+    unknown = [(n, judged, judged.result) for n, judged in enumerate(watch.judged) if judged.result is not None]
+    unknown = [entry for entry in unknown if _is_measurable(entry[1].release, entry[2])]
+    here = [entry for entry in unknown if is_this_machine(entry[2])]
+    if others := [entry[2] for entry in unknown if entry not in here]:
+        error = other_machine_error(others)
+        if not here:
+            raise error
+        logger.warning("%s", error.message)
+    for done, (number, judged, result) in enumerate(here):
+        remaining = end - time.monotonic()
+        if remaining < _LEAST_SECONDS:
             return
-        seconds = max(_LEAST_SECONDS, remaining / (len(unknown) - done))
-        own = GateResult(targets=(judged.result,), policy=watch.opened.policy, findings=(), ignored=())
-        result = measured(options, replace(limits, budget_seconds=seconds), own, notify)
-        [target_result] = result.targets
-        watch.judged[number] = _of_result(judged.case, judged.release.package, judged.release.version, target_result)
+        seconds = max(_LEAST_SECONDS, remaining / (len(here) - done))
+        own = measured(result, watch.opened.policy, options, replace(limits, budget_seconds=seconds), notify)
+        watch.judged[number] = _of_result(judged.case, judged.release.package, judged.release.version, own)
 
 
-def _is_measurable(judged: JudgedRelease) -> bool:
-    verdict = judged.result.verdict if judged.result is not None else None
-    return judged.release.outcome == "not-known" and verdict is not None and verdict.has_frameworks
+def _is_measurable(release: ReportedRelease, result: TargetResult) -> bool:
+    return release.outcome == "not-known" and result.verdict is not None and result.verdict.has_frameworks

@@ -31,6 +31,8 @@ from knowledge.domain.ratio import Ratio
 
 FEWEST_RUNS = 12
 """Runs in which two stacks can differ clearly: the first ones, and three rounds with the control."""
+Notify = Callable[["ProjectBisection", int, Combination | None], None]
+"""Called before each run with the measurement, the round and the combination; none is the control."""
 _MOST_SHARES = 1.1
 """Largest sum of the culprits' shares in the loss that noise explains."""
 _SLOWEST = 20.0

@@ -33,6 +33,11 @@ def read_download(scope: Scope) -> dict[str, int | None]:
     return sizes | {name: read[file.identity].download for name, file in missing.items()}
 
 
+def total_size(sizes: Sizes) -> int:
+    """Return the sum of sizes in bytes; those that are not known count as nothing."""
+    return sum(size or 0 for size in sizes.values())
+
+
 def _locked_size(locked: LockedVersion, filename: str) -> int | None:
     """Return the size that a lock records of a file; if no file can be installed, of its only file."""
     if not filename:
@@ -115,8 +120,8 @@ def check_download(scope: Scope) -> Iterator[Finding]:
         return
     sizes = scope.once(read_download)
     before = base.once(read_download) if base is not None else {}
-    download = _total(sizes)
-    if download > limit and (base is None or download > _total(before)):
+    download = total_size(sizes)
+    if download > limit and (base is None or download > total_size(before)):
         text, most = size_texts(download, limit)
         largest = sorted(sizes, key=lambda package: (-(sizes[package] or 0), package))[:_NAMED]
         listed = ", ".join(f"`{package}` with {size_text(sizes[package] or 0)}" for package in largest)
@@ -126,10 +131,6 @@ def check_download(scope: Scope) -> Iterator[Finding]:
     changed = [name for name in sizes if old.get(name) != scope.lock.versions[name]]
     unknown = [name for name in changed if sizes[name] is None]
     yield from unknown_sizes(scope, unknown, total="the download that `max-size` limits", subject="max-size")
-
-
-def _total(sizes: Sizes) -> int:
-    return sum(size or 0 for size in sizes.values())
 
 
 STATE_CHECKS = (check_vulnerabilities,)

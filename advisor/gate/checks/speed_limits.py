@@ -19,6 +19,9 @@ def check_regression(scope: Scope) -> Iterator[Finding]:
     prediction = comparison.prediction if comparison is not None else None
     if comparison is None or prediction is None or is_measured(scope):
         return
+    if scope.verdict is None or not scope.verdict.rows:
+        # Nothing was compared with the releases that differ: the prediction is about others.
+        return
     if prediction.speedup >= 1 - allowed or prediction.high >= 1:
         return
     slower = min(prediction.changes, key=lambda c: c.speedup)

@@ -11,6 +11,7 @@ from advisor.domain.words import (
     interval_text,
     no_speedup_text,
     operations_text,
+    quoted,
     ratio_text,
     size_texts,
     speed_text,
@@ -90,6 +91,7 @@ def describe_verdict(verdict: ChangeVerdict, prediction: Prediction | None) -> s
         text += f", {workload_text(prediction)}{operations_text(prediction)}"
     basis = [count(verdict.rows, "comparison")] if verdict.rows else []
     basis += [count(verdict.reports, "public report")] if verdict.reports else []
+    basis += [f"{quoted(verdict.not_compared)} not compared"] if verdict.not_compared else []
     return "; ".join([text, *basis])
 
 

@@ -91,7 +91,7 @@ def test_a_slower_version_is_worse_and_another_one_recovers_the_loss(project: Pa
 
     assert (verdict["outcome"], document["exit_code"]) == ("worse", 1)
     assert verdict["high"] < 0.3
-    assert verdict["comparisons"] > 0
+    assert verdict["comparisons"] > 0, verdict["reason"]
     assert [(f["code"], f["package"]) for f in document["findings"] if f["level"] == "error"] == [
         ("ADV007", "tensorflow")
     ]
@@ -165,6 +165,37 @@ def test_a_change_to_what_cannot_run_is_worse(project: Path, judge: Judge) -> No
     assert {finding["code"] for finding in verdict_of(back)["resolved"]} == {"ADV006"}
 
 
+def test_a_version_that_does_not_exist_is_worse_and_one_that_was_removed_is_still_a_base(
+    project: Path, index: PackageIndex, judge: Judge
+) -> None:
+    (project / "other.txt").write_text("tensorflow==2.12.1\nnumpy==1.26.4\n")
+    index.entries["tensorflow"] = [e for e in index.entries["tensorflow"] if "2.12.1" not in e["filename"]]
+
+    document = judge("--base", "requirements.txt", "--head", "other.txt")
+    back = judge("--base", "other.txt", "--head", "requirements.txt")
+
+    assert (verdict_of(document)["outcome"], verdict_of(document)["speedup"]) == ("worse", None)
+    assert verdict_of(document)["reason"] == "the lock has ADV011 removed"
+    assert verdict_of(back)["outcome"] == "better"
+    assert verdict_of(back)["low"] > 3
+
+
+def test_a_verdict_names_the_other_frameworks_that_were_not_compared(
+    project: Path, index: PackageIndex, judge: Judge, advisor_here: Advisor
+) -> None:
+    for version in ("1.20.0", "1.20.1"):
+        index.add("onnxruntime", version, code="")
+    (project / "before.txt").write_text("tensorflow==2.20.0\nnumpy==2.0.2\nonnxruntime==1.20.0\n")
+    (project / "after.txt").write_text("tensorflow==2.19.1\nnumpy==2.0.2\nonnxruntime==1.20.1\n")
+    arguments = "--base", "before.txt", "--head", "after.txt"
+
+    verdict = verdict_of(judge(*arguments))
+
+    assert verdict["comparisons"] > 0, verdict["reason"]
+    assert verdict["not_compared"] == ["onnxruntime"]
+    assert "`onnxruntime` not compared" in " ".join(advisor_here("verdict", *arguments).stdout.split())
+
+
 def test_the_same_versions_are_no_difference(project: Path, judge: Judge) -> None:
     verdict = verdict_of(judge("tensorflow==2.20.0"))
 
@@ -218,11 +249,17 @@ def test_bad_input_is_one_clear_sentence(
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(("slow", "outcome"), [({"pc": 1.25}, "worse"), ({}, "no-difference")])
+@pytest.mark.parametrize(
+    ("slow", "outcome", "exception"),
+    [({"pc": 1.25}, "worse", False), ({"pc": 1.25}, "worse", True), ({}, "no-difference", False)],
+)
 def test_a_verdict_is_measured(
-    advisor: Advisor, index: PackageIndex, tmp_path: Path, slow: dict[str, float], outcome: str
+    advisor: Advisor, index: PackageIndex, tmp_path: Path, slow: dict[str, float], outcome: str, exception: bool
 ) -> None:
     folder, good, bad = packages(index, tmp_path, slow, letters="bc")
+    if exception:
+        with (folder / "pyproject.toml").open("a") as file:
+            file.write('[tool.advisor.gate]\nignore = [{ code = "ADV007", reason = "needed" }]\n')
 
     completed = advisor(
         *("verdict", "--base", good, "--head", bad, "--measure", "4m", "--max-load", "100"),
@@ -234,8 +271,10 @@ def test_a_verdict_is_measured(
     document = json.loads(completed.stdout)
     verdict = verdict_of(document)
     assert (verdict["outcome"], verdict["measured"]) == (outcome, True)
-    assert completed.returncode == (1 if slow else 0)
-    assert [f["code"] for f in document["findings"] if f["level"] == "error"] == (["ADV007"] if slow else [])
+    assert completed.returncode == (1 if slow and not exception else 0)
+    errors = [f["code"] for f in document["findings"] if f["level"] == "error"]
+    assert errors == (["ADV007"] if slow and not exception else [])
+    assert [f["code"] for f in document["ignored"]] == (["ADV007"] if exception else [])
 
 
 @pytest.mark.slow

@@ -193,6 +193,8 @@ def test_what_evidence_does_not_say_is_measured(advisor: Advisor, index: Package
     program = "import random, numpy\nprint('seconds:', numpy.FACTOR * random.gauss(1, 0.004))\n"
     folder = make_project(tmp_path / "project", ["numpy"], program)
     (folder / "requirements.txt").write_text("numpy==1.0\n")
+    with (folder / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.targets.here]\n[tool.advisor.targets.away]\nhardware = "cpu-zen4"\n')
 
     completed = advisor(
         *("watch", "--state", "state.json", "--measure", "4m", "--max-load", "100", "--format", "json"),
@@ -202,5 +204,7 @@ def test_what_evidence_does_not_say_is_measured(advisor: Advisor, index: Package
 
     assert completed.stdout, completed.stderr
     document = json.loads(completed.stdout)
-    assert [finding["name"] for finding in document["findings"]] == ["slower-release"]
-    assert document["targets"][0]["base"]["verdict"]["measured"]
+    findings = {finding["targets"][0]: finding["name"] for finding in document["findings"]}
+    assert findings == {"here": "slower-release", "away": "release-not-known"}
+    assert [target["base"]["verdict"]["measured"] for target in document["targets"]] == [True, False]
+    assert "the target `cpu-zen4` is another machine than this one, so nothing is measured for it" in completed.stderr

@@ -105,6 +105,7 @@ def verdict_document(verdict: ChangeVerdict) -> dict[str, Any]:
         "reason": verdict.reason or None,
         "comparisons": verdict.rows,
         "reports": verdict.reports,
+        "not_compared": list(verdict.not_compared),
         "measured": verdict.is_measured,
         "minutes": verdict.minutes,
         "bytes_before": before,
