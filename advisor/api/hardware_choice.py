@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from advisor.api.advice_inputs import open_targets
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
 from advisor.api.context import TargetContext, load_project, prepare_target, project_builder, select_targets
-from advisor.api.memory_check import MemoryNeed, MemoryQuestion, read_question
-from advisor.api.options import (
-    COST,
-    ENERGY,
-    REDUCED_PRECISION,
-    TIME,
-    ChoiceOptions,
-    MemoryOptions,
-    ProjectOptions,
-)
+from advisor.api.machine_choice import HardwareChoice, MachineChoice, StackOnMachine
+from advisor.api.machine_predictions import LazyTimes, Task, with_predictions
+from advisor.api.memory_check import MemoryQuestion, read_question
+from advisor.api.options import COST, REDUCED_PRECISION, TIME, ChoiceOptions, MemoryOptions, ProjectOptions
 from advisor.api.session import AdviceSession
-from advisor.api.stores import open_readable_store
 from advisor.api.targets import recommend_each
-from advisor.domain.progress import activity
 from advisor.domain.words import memory_text, quoted
 from advisor.index.cache import DiskCache
 from advisor.index.memo import Memo
@@ -36,213 +26,23 @@ from knowledge.catalogue.builds import Build
 from knowledge.domain.codec import decoded, encoded
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
-from knowledge.domain.hardware import Accelerator, HardwareProfile
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash, plain
-from knowledge.domain.ratio import Ratio
+from knowledge.domain.ratio import exactly
 from knowledge.estimate.catalogue import parameters_of_task
-from knowledge.estimate.machine_power import LEAST_MACHINES, PowerModel, metered_machines
-from knowledge.estimate.machine_times import MachineSize, MachineTimes, PublishedTimes, ReferenceTime
-from knowledge.estimate.model_cache import shipped_level_variances, shipped_ratio_variances, shipped_scaling_variances
-from knowledge.estimate.scaling_model import ScalingModel
+from knowledge.estimate.machine_times import MachineTimes
 from knowledge.estimate.workloads import TASKS, Workload, find_workload, workload_catalogue
-from knowledge.evidence.accelerator_pairs import accelerator_pairs
-from knowledge.evidence.accelerator_rows import DEFAULT, MLPERF, SHORT, TO_QUALITY, AcceleratorRow, load_rows
-from knowledge.evidence.contrasts import features_of
-from knowledge.evidence.power_rows import power_rows
-from knowledge.evidence.scaling_pairs import scaling_pairs
-from knowledge.exchange.mlperf.results import POWER
-from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
-from knowledge.hardware.prices import MachinePrice, PriceList, read_prices
+from knowledge.evidence.accelerator_rows import DEFAULT, MLPERF, SHORT, TO_QUALITY, AcceleratorRow
+from knowledge.hardware.accelerators import model_of
+from knowledge.hardware.prices import PriceList, read_prices
 from knowledge.hardware.profiles import find_profile
 from knowledge.hardware.shipped_machines import cloud_instances, shipped_machines
-from knowledge.store.state_hash import state_hash
 
 _HOUR = 3600.0
-_EQUAL = 1e-9
-"""Difference of two ratios that is an error of rounding."""
-_JOULES = 3.6e6
-"""Joules of a kilowatt-hour."""
 MOST_NODES = 10_000
 """Largest number of machines; the largest published training has 11 616 accelerators."""
 _LEAST_BYTES = 2
 """Bytes of a weight in 16 bits: a training needs gradients, states and activations, too."""
-_NOT_IN_REGIME = {
-    DEFAULT: "nothing is published in float32 or TF32; `--allow reduced-precision` takes the times of 16 bits",
-    SHORT: "nothing is published in mixed precision or 16 bits",
-}
-Task = tuple[str, str]
-"""A whole model, and its mode: ``training`` or ``inference``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackOnMachine:
-    """A framework of the best stack of a machine.
-
-    Attributes:
-        framework: Its distribution.
-        version: Its version.
-        build: Its build; ``None`` if the catalogue does not know builds of it.
-        settings: Recommended run-time settings, as ``name=value``.
-    """
-
-    framework: str
-    version: str
-    build: Build | None
-    settings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineChoice:
-    """One of the compared machines.
-
-    Attributes:
-        name: Name of its hardware profile.
-        hardware: The profile.
-        model: Entry of its accelerators in the catalogue; ``None`` without one.
-        nodes: Number of such machines that work together.
-        stack: The frameworks of the best stack; empty without a project.
-        obstacle: Why it cannot run the workload, or may not be chosen; empty if it can.
-        unknown: Why its time is not known; empty if it is known.
-        place: Its place in the predicted times; ``None`` if its time is not known.
-        seconds: Time of the items in seconds; if nobody published how long one takes, relative to the reference
-            accelerator of the times. ``None`` if it is not known.
-        price: What an hour costs; ``None`` if the price is not known.
-        cost: Cost of the items in units of the currency, or as relative as the time; ``None`` if time or price are not
-            known.
-        power: What it takes from the wall while its accelerators are busy in watts, all nodes together; ``None`` if it
-            is not known.
-        energy: Energy of the items in joules, or as relative as the time; ``None`` if time or power are not known.
-        rows: Number of published times of its accelerator at the workload.
-        need: What the model needs of the memory of each accelerator; ``None`` if no option asks for it.
-        beyond: That nobody published a training on so few or so many accelerators; empty if somebody did.
-    """
-
-    name: str
-    hardware: HardwareProfile
-    model: AcceleratorModel | None
-    nodes: int
-    stack: tuple[StackOnMachine, ...] = ()
-    obstacle: str = ""
-    unknown: str = ""
-    place: int | None = None
-    seconds: Ratio | None = None
-    price: MachinePrice | None = None
-    cost: Ratio | None = None
-    power: Ratio | None = None
-    energy: Ratio | None = None
-    rows: int = 0
-    need: MemoryNeed | None = None
-    beyond: str = ""
-
-    @property
-    def accelerators(self) -> Accelerator | None:
-        """Its accelerators; ``None`` without any."""
-        return self.hardware.accelerators[0] if self.hardware.accelerators else None
-
-    def amount(self, objective: str) -> Ratio | None:
-        """Return what the machine needs of time, money or energy; ``None`` if it is not known."""
-        return {TIME: self.seconds, COST: self.cost, ENERGY: self.energy}[objective]
-
-    @property
-    def rated_watts(self) -> float | None:
-        """Power limit of all its accelerators in watts, all nodes together; ``None`` if it is not known."""
-        if self.model is None or self.model.watts is None or self.accelerators is None:
-            return None
-        return self.model.watts * self.accelerators.count * self.nodes
-
-    @property
-    def energy_bound(self) -> float | None:
-        """Most that its accelerators alone can need for the items in joules, by the upper end of the time.
-
-        ``None`` if it is not known.
-        """
-        return None if self.seconds is None or self.rated_watts is None else self.seconds.high * self.rated_watts
-
-
-@dataclass(frozen=True, kw_only=True)
-class HardwareChoice:
-    """Machines, compared for a workload.
-
-    Attributes:
-        workload: Name of the workload.
-        items: Number of items that times and costs are for.
-        objective: What the machines are ranked by: ``time``, ``cost`` or ``energy``.
-        ranked: Machines whose amount of the objective is known, the smallest first.
-        unranked: Other machines that can run the workload.
-        impossible: Machines that cannot, or may not be chosen.
-        times: The predicted times; ``None`` if nothing is published for the workload.
-        prices: The prices that were read.
-        spot: Whether the costs are those of spot instances.
-        budget: Largest cost; ``None`` for no limit.
-        carbon_intensity: Grams of CO2 for a kilowatt-hour; ``None`` if the user states none.
-        metered: Number of published machines that powers rest on.
-        untuned: Number of these whose limits of power were not lowered.
-        has_project: Whether there is a project, whose stacks are compared.
-        question: What must fit into the memory; ``None`` if no option asks for it.
-    """
-
-    workload: str
-    items: float
-    objective: str
-    ranked: tuple[MachineChoice, ...]
-    unranked: tuple[MachineChoice, ...]
-    impossible: tuple[MachineChoice, ...]
-    times: MachineTimes | None
-    prices: PriceList
-    spot: bool = False
-    budget: float | None = None
-    carbon_intensity: float | None = None
-    metered: int = 0
-    untuned: int = 0
-    has_project: bool = False
-    question: MemoryQuestion | None = None
-
-    @property
-    def level(self) -> ReferenceTime | None:
-        """The published time that all times are based on."""
-        return self.times.level if self.times is not None else None
-
-    def emissions(self, energy: Ratio) -> Ratio:
-        """Return the grams of CO2 of an energy in joules, which needs the intensity."""
-        assert self.carbon_intensity is not None
-        return energy.times(_exactly(self.carbon_intensity / _JOULES))
-
-    def advantage(self, one: MachineChoice, other: MachineChoice, objective: str = "") -> Ratio | None:
-        """Return how many times less one machine needs than another one; ``None`` if it is not known.
-
-        It is less uncertain than the two amounts, whose errors are largely the same.
-        """
-        objective = objective or self.objective
-        if self.times is None or one.place is None or other.place is None:
-            return None
-        ratio = self.times.speedup(one.place, other.place)
-        if objective == TIME:
-            return ratio
-        if objective == ENERGY:
-            return None if one.power is None or other.power is None else ratio.times(_power_ratio(other, one))
-        prices = [machine.price.hourly(spot=self.spot) if machine.price else None for machine in (one, other)]
-        if prices[0] is None or prices[1] is None or not all(prices):
-            return None
-        return ratio.times(_exactly(prices[1] * other.nodes / (prices[0] * one.nodes)))
-
-    def is_better(self, one: MachineChoice, other: MachineChoice, objective: str = "") -> bool:
-        """Whether one machine certainly needs less than another one: beyond the interval of their ratio."""
-        ratio = self.advantage(one, other, objective)
-        return ratio is not None and ratio.low > 1
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """The amounts that are compared: time, and cost if prices are known, else energy; and the objective."""
-        second = COST if any(machine.cost is not None for machine in self.ranked) else ENERGY
-        return tuple(dict.fromkeys((TIME, second, self.objective)))
-
-    def is_dominated(self, machine: MachineChoice) -> bool:
-        """Whether another machine is certainly better in one of :attr:`axes`, and certainly not worse in another."""
-        return any(self._dominates(other, machine) for other in self.ranked if other is not machine)
-
-    def _dominates(self, one: MachineChoice, other: MachineChoice) -> bool:
-        ratios = [ratio for name in self.axes if (ratio := self.advantage(one, other, name)) is not None]
-        return all(ratio.low > 1 - _EQUAL for ratio in ratios) and any(ratio.low > 1 + _EQUAL for ratio in ratios)
 
 
 def choose_hardware(
@@ -265,7 +65,7 @@ def choose_hardware(
     _check(choice)
     _check_prices(choice, prices)
     memo = Memo(DiskCache(cache_directory(options.indexes.cache_directory) / "index"), "machine times")
-    published = _LazyTimes(readable_address(options.resolution.knowledge))
+    published = LazyTimes(readable_address(options.resolution.knowledge))
     contexts, workload = _contexts(options, choice, prices, published)
     allowed = {word for context in contexts.values() if context is not None for word in context.options.allow}
     regime = SHORT if REDUCED_PRECISION in allowed.union(options.resolution.allow) else DEFAULT
@@ -283,7 +83,7 @@ def choose_hardware(
     if choice.to_quality:
         tasks, regime = _trained_task(workload, published), MLPERF
         machines = [_for_training(machine, tasks[0], published.rows) for machine in machines]
-    timed, machines = _timed(machines, published, memo, tasks, regime)
+    timed, machines = with_predictions(machines, published, memo, tasks, regime)
     times = timed.times
     if choice.budget is not None and (times is None or times.level is None):
         raise InputError(
@@ -336,42 +136,8 @@ def _check_prices(choice: ChoiceOptions, prices: PriceList) -> None:
         raise InputError(f"the files have no price of {kind}", hint="take the prices without or with `--spot`")
 
 
-class _LazyTimes:
-    """What a knowledge base says about times of accelerators, read when it is needed."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    @cached_property
-    def state(self) -> str:
-        """Hash of the content of the knowledge base."""
-        return state_hash(self._address) or content_hash([asdict(row) for row in self.rows])
-
-    @cached_property
-    def rows(self) -> tuple[AcceleratorRow, ...]:
-        with activity("reading published times"), open_readable_store(self._address) as store:
-            return load_rows(store)
-
-    @cached_property
-    def times(self) -> PublishedTimes:
-        return PublishedTimes(
-            rows=self.rows,
-            pairs=accelerator_pairs(self.rows),
-            scaling=ScalingModel(scaling_pairs(self.rows), shipped_scaling_variances()),
-            variances=shipped_ratio_variances(),
-            levels=shipped_level_variances(),
-        )
-
-    @cached_property
-    def powers(self) -> PowerModel | None:
-        """The model of powers; ``None`` if too few machines were published."""
-        with open_readable_store(self._address) as store:
-            machines = metered_machines(power_rows(store.observations(indicator=POWER)))
-        return PowerModel(machines) if len(machines) >= LEAST_MACHINES else None
-
-
 def _contexts(
-    options: ProjectOptions, choice: ChoiceOptions, prices: PriceList, published: _LazyTimes
+    options: ProjectOptions, choice: ChoiceOptions, prices: PriceList, published: LazyTimes
 ) -> tuple[dict[str, TargetContext | None], Workload]:
     """Return the compared machines, each with the project for it if there is one, and the workload."""
     try:
@@ -422,7 +188,7 @@ def _tasks(workload: Workload) -> list[Task]:
     return [(part.parameters["task"], part.parameters["mode"]) for part in workload.parts.get(TASKS, ())]
 
 
-def _trained_task(workload: Workload, published: _LazyTimes) -> list[Task]:
+def _trained_task(workload: Workload, published: LazyTimes) -> list[Task]:
     """Return the first task of a workload that was trained to a quality.
 
     Raises:
@@ -440,7 +206,7 @@ def _trained_task(workload: Workload, published: _LazyTimes) -> list[Task]:
     return tasks[:1]
 
 
-def _compared_accelerators(published: _LazyTimes, workload: Workload) -> list[str]:
+def _compared_accelerators(published: LazyTimes, workload: Workload) -> list[str]:
     """Return the machines whose accelerators were compared at the workload, sorted."""
     tasks = set(_tasks(workload))
     models = {row.accelerator for row in published.rows if (row.task, row.mode) in tasks}
@@ -587,99 +353,6 @@ def _leaves_idle(stack: Sequence[StackOnMachine], hardware: HardwareProfile) -> 
     return bool(builds) and all(build.runtime == "cpu" or not build.has_device_on(hardware) for build in builds)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Timed:
-    """What is predicted for machines.
-
-    Attributes:
-        times: The predicted times of those with an empty reason.
-        reasons: For each machine why its time is not known; empty if it is known.
-        powers: Power of each machine in watts, all nodes together; ``None`` if it is not known.
-        metered: Number of published machines that the powers rest on.
-        untuned: Number of these whose limits of power were not lowered.
-    """
-
-    times: MachineTimes | None
-    reasons: tuple[str, ...]
-    powers: tuple[Ratio | None, ...]
-    metered: int
-    untuned: int
-
-
-def _timed(
-    machines: Sequence[MachineChoice], published: _LazyTimes, memo: Memo, tasks: Sequence[Task], regime: str
-) -> tuple[_Timed, list[MachineChoice]]:
-    """Return what is predicted, and the machines with their place in it, or the reason why it is not known."""
-    facts = [(machine.hardware.accelerators, machine.nodes) for machine in machines]
-    record = memo.answer(
-        [published.state, facts, tasks, regime, ENERGY], lambda: encoded(_predicted(machines, published, tasks, regime))
-    )
-    timed = decoded(_Timed, record)
-    places = itertools.count()
-    results = []
-    for machine, reason, power in zip(machines, timed.reasons, timed.powers, strict=True):
-        machine = replace(machine, power=power)
-        if reason or timed.times is None:
-            results.append(replace(machine, unknown=reason or _NOT_IN_REGIME[regime]))
-        else:
-            place = next(places)
-            results.append(replace(machine, place=place, rows=timed.times.direct[place]))
-    return timed, results
-
-
-def _predicted(machines: Sequence[MachineChoice], published: _LazyTimes, tasks: Sequence[Task], regime: str) -> _Timed:
-    compared = {(*task, regime) for task in tasks}
-    every = {pair.accelerator for pair in published.times.pairs if (pair.task, pair.mode, pair.regime) in compared}
-    rows = (row for row in published.rows if (row.task, row.mode, row.regime_of_batch) in compared)
-    every |= {row.accelerator for row in rows}
-    every = every or {pair.accelerator for pair in published.times.pairs if (pair.task, pair.mode) in set(tasks)}
-    vendors = {model.vendor for name in every if (model := find_accelerator(name)) is not None}
-    reasons = tuple(_unknown_reason(machine, vendors) for machine in machines)
-    sizes = [_as_machine(machine) for machine, reason in zip(machines, reasons, strict=True) if not reason]
-    with activity("predicting times"):
-        times = published.times.predict(sizes, tasks=tasks, regime=regime) if sizes else None
-    metered = published.powers
-    powers = tuple(_power(machine, metered) if metered is not None else None for machine in machines)
-    return _Timed(
-        times=times,
-        reasons=reasons,
-        powers=powers,
-        metered=len(metered.machines) if metered else 0,
-        untuned=metered.untuned if metered else 0,
-    )
-
-
-def _power(machine: MachineChoice, powers: PowerModel) -> Ratio | None:
-    """Return the power of a machine in watts, all nodes together; ``None`` without published ones of its vendor."""
-    rated, model = machine.rated_watts, machine.model
-    vendors = {entry.vendor for m in powers.machines if (entry := find_accelerator(m.accelerator)) is not None}
-    if rated is None or model is None or model.vendor not in vendors or model.kind == "embedded":
-        return None
-    return powers.predict(rated / machine.nodes).times(_exactly(machine.nodes))
-
-
-def _unknown_reason(machine: MachineChoice, vendors: Collection[str]) -> str:
-    """Return why the time of a machine is not known; empty if it is known."""
-    accelerators, model = machine.accelerators, machine.model
-    if not vendors:
-        return "nobody published times of this workload on accelerators"
-    if accelerators is None:
-        return "nobody published times of this workload on processors"
-    if len(machine.hardware.accelerators) > 1 or accelerators.partition:
-        return "it has different accelerators, or parts of one"
-    if model is None or not features_of(model):
-        return f"the catalogue does not state the rates of {accelerators.model}"
-    if model.vendor not in vendors:
-        return f"nobody published times of this workload on accelerators of the vendor {model.vendor}"
-    return ""
-
-
-def _as_machine(machine: MachineChoice) -> MachineSize:
-    assert machine.model is not None
-    assert machine.accelerators is not None
-    return MachineSize(accelerator=machine.model.name, count=machine.accelerators.count, nodes=machine.nodes)
-
-
 def _priced(
     machine: MachineChoice, choice: ChoiceOptions, prices: PriceList, times: MachineTimes | None
 ) -> MachineChoice:
@@ -688,9 +361,9 @@ def _priced(
     price = price or prices.cheapest(machine.name, spot=choice.spot, region=choice.region)
     seconds = times.item(machine.place) if times is not None and machine.place is not None else None
     if seconds is not None and times is not None and times.level is not None:
-        seconds = seconds.times(_exactly(choice.number))
+        seconds = seconds.times(exactly(choice.number))
     hourly = price.hourly(spot=choice.spot) if price is not None else None
-    cost = seconds.times(_exactly(hourly * machine.nodes / _HOUR)) if seconds is not None and hourly else None
+    cost = seconds.times(exactly(hourly * machine.nodes / _HOUR)) if seconds is not None and hourly else None
     energy = seconds.times(machine.power) if seconds is not None and machine.power is not None else None
     obstacle = machine.obstacle
     least = cost.low if cost is not None else 0.0
@@ -723,16 +396,3 @@ def _ranked(
         budget=choice.budget,
         carbon_intensity=choice.carbon_intensity,
     )
-
-
-def _power_ratio(one: MachineChoice, other: MachineChoice) -> Ratio:
-    """Return the power of a machine divided by that of another one; machines of one kind differ in nothing."""
-    assert one.power is not None
-    assert other.power is not None
-    if one.accelerators == other.accelerators:
-        return _exactly(one.nodes / other.nodes)
-    return one.power.over(other.power)
-
-
-def _exactly(value: float) -> Ratio:
-    return Ratio(mean=math.log(value), variance=0.0)

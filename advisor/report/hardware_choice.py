@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from advisor.api.hardware_choice import HardwareChoice, MachineChoice, StackOnMachine
+from advisor.api.machine_choice import HardwareChoice, MachineChoice, StackOnMachine
 from advisor.api.memory_check import MemoryNeed, MemoryQuestion, memory_interval, parts_text, question_text
 from advisor.api.options import CHOICE_OBJECTIVES, COST, ENERGY, TIME
 from advisor.domain.words import count, memory_text, quoted
 from advisor.report.accelerators import REGIMES
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
-from knowledge.domain.ratio import Ratio
+from knowledge.domain.ratio import Ratio, exactly
 from knowledge.estimate.machine_times import ReferenceTime
 from knowledge.evidence.accelerator_rows import TO_QUALITY
 
@@ -384,7 +383,7 @@ def _machine_record(choice: HardwareChoice, machine: MachineChoice) -> dict[str,
 def _bound(machine: MachineChoice) -> Iterator[str]:
     """Yield the most energy that the accelerators alone need, by their rated power."""
     if machine.energy_bound is not None:
-        most = Ratio(mean=math.log(machine.energy_bound), variance=0.0)
+        most = exactly(machine.energy_bound)
         text = with_unit(most, _WATT_HOURS)
         yield f"power not known; its accelerators alone need at most {text} by their rated power"
 

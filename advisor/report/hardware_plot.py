@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from advisor.api.hardware_choice import HardwareChoice, MachineChoice
+from advisor.api.machine_choice import HardwareChoice, MachineChoice
 from advisor.api.options import ENERGY, TIME
 from advisor.report.hardware_choice import UNCLEAR_NOTE, amount_text, amounts_of, facts_of, ranked_rows, unknown_text
 from advisor.report.html import page

@@ -95,6 +95,11 @@ NO_GAIN = Ratio(mean=0.0, variance=0.0)
 """The ratio of equal speeds."""
 
 
+def exactly(value: float) -> Ratio:
+    """Return a ratio without error; it must be positive."""
+    return Ratio(mean=math.log(value), variance=0.0)
+
+
 def product(ratios: Iterable[Ratio]) -> Ratio:
     """Return the product of ratios whose errors are independent: means and variances of the logarithms add up.
 

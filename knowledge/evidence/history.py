@@ -355,18 +355,20 @@ def _records(observations: Iterable[Observation]) -> dict[str, Any]:
         own = _conditions(first)
         if own not in conditions:
             conditions.append(own)
-        machines.setdefault(first.hardware.identity, _machine(first.hardware))
+        hardware = first.hardware.identity
+        if hardware not in machines:
+            machines[hardware] = _machine(first.hardware)
         rows.append(
             {
                 "arm": arm,
                 "reference": first.reference,
                 "framework": first.framework,
                 "label": label,
-                "settings": " ".join(f"{name}={value}" for name, value in sorted(first.settings.items())),
+                "settings": settings_text(first.settings),
                 "clock": _clock(first),
                 "conditions": conditions.index(own),
                 "stack": first.stack.identity,
-                "hardware": first.hardware.identity,
+                "hardware": hardware,
                 "runs": _runs(good) if good else None,
             }
         )
@@ -444,6 +446,11 @@ def _parts(hardware: HardwareProfile) -> dict[str, Scalar]:
         "nodes": hardware.nodes,
         "system": hardware.os,
     }
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Return the run-time settings of a series as text, such as ``threads=2``; empty for none."""
+    return " ".join(f"{name}={value}" for name, value in sorted(settings.items()))
 
 
 def machine_name(hardware: HardwareProfile) -> str:

@@ -18,7 +18,7 @@ from knowledge.domain.identity import content_hash, hash_of_text
 from knowledge.domain.metrics import MOST_LABEL_CHARACTERS, MOST_SERIES, SERIES_LABELS, WINDOW_DAYS
 from knowledge.domain.observation import BENCHMARK, DAWNBENCH, PUBLISHED, Observation
 from knowledge.evidence.contrasts import machine_of
-from knowledge.evidence.history import machine_name
+from knowledge.evidence.history import machine_name, settings_text
 from knowledge.evidence.history_changes import SeriesStatus, newest_states
 from knowledge.exchange.admission import MLPERF
 from knowledge.records import value_from
@@ -253,17 +253,13 @@ def _labels(o: Observation) -> tuple[str, ...]:
         "dtype": o.indicator.dtype,
         "framework": o.framework,
         "version": o.stack.version_of(o.framework) or "",
-        "settings": _settings(o),
+        "settings": settings_text(o.settings),
     }
     return tuple(_label_text(values[label]) for label in SERIES_LABELS)
 
 
 def _history_key(o: Observation) -> tuple[str, ...]:
-    return "", machine_name(o.hardware), o.framework, o.indicator.label, _settings(o)
-
-
-def _settings(o: Observation) -> str:
-    return " ".join(f"{k}={v}" for k, v in sorted(o.settings.items()))
+    return "", machine_name(o.hardware), o.framework, o.indicator.label, settings_text(o.settings)
 
 
 def _machine_label(hardware: HardwareProfile, device: str) -> str:
