@@ -140,22 +140,25 @@ class _Judgement:
     def _reason(self, prediction: Prediction) -> str:
         """Return why the speed is not known: what is not known of other packages than the changed ones is no reason."""
         changes = {change.package: change for change in self._comparison.changes}
+        ends = {name: [v for v in (change.before, change.after) if v is not None] for name, change in changes.items()}
+        of_one_stack = {name for name, versions in ends.items() if name in FRAMEWORKS and len(versions) == 1}
         not_compared = set(prediction.not_compared) | {
-            name
-            for name, change in changes.items()
-            if not all(self._predictor.is_measured(name, v) for v in (change.before, change.after) if v is not None)
+            name for name, versions in ends.items() if not all(self._predictor.is_measured(name, v) for v in versions)
         }
+        names = changes.keys() - of_one_stack
         own = replace(
             prediction,
             changes=(),
-            unmeasured=tuple(name for name in prediction.unmeasured if name in changes),
-            newest_measured=tuple(newest for newest in prediction.newest_measured if newest[0] in changes),
-            not_compared=tuple(sorted(not_compared & changes.keys())),
+            unmeasured=tuple(name for name in prediction.unmeasured if name in names),
+            newest_measured=tuple(newest for newest in prediction.newest_measured if newest[0] in names),
+            not_compared=tuple(sorted(not_compared & names)),
         )
+        if of_one_stack and not (own.unmeasured or own.newest_measured or own.not_compared):
+            return f"only one of the two stacks has {quoted(sorted(of_one_stack))}"
         other_releases = [change.package for change in prediction.changes if change.package in changes]
         if other_releases and not own.newest_measured:
-            names = quoted(other_releases)
-            return f"no program of the workload was compared with one of the two releases of {names} on such hardware"
+            listed = quoted(other_releases)
+            return f"no program of the workload was compared with one of the two releases of {listed} on such hardware"
         return no_speedup_text(own)
 
     def _setting_factors(self) -> Iterator[Ratio]:

@@ -26,7 +26,7 @@ from advisor.api.gate.changed_lock import read_upgrades, with_upgrades
 from advisor.api.indexes import open_indexes
 from advisor.api.option import with_settings
 from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
-from advisor.api.search import select, target_builds, target_settings
+from advisor.api.search import prepare_request, select, target_builds, target_settings
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.base.policy import BasePolicy
 from advisor.gate.check import GateResult, TargetResult, check_target, gate_result
@@ -49,7 +49,7 @@ from advisor.project.text_file import UnreadableFileError, read_text
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import ResolutionProblem
 from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings
-from advisor.resolve.optimum.baseline import resolve_baseline
+from advisor.resolve.optimum.request import solve
 from advisor.resolve.recommendation.package_choices import locked_extras, locked_replacements
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.predictor import Predictor
@@ -331,7 +331,7 @@ def _without_lock_indexes(files: ProjectFiles, project: ProjectRequirements) -> 
 
 
 def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCase:
-    lock = _lock(context, shared)
+    lock = _lock(context, shared, predictor)
     configuration = shared.client.configuration
     configured = (
         configuration.default,
@@ -413,7 +413,7 @@ def _as_locked(
     return problem.with_substitutions(extras) if extras else problem
 
 
-def _lock(context: TargetContext, shared: _Head) -> Lock:
+def _lock(context: TargetContext, shared: _Head, predictor: Predictor) -> Lock:
     """Return the project's present lock; without one, the newest stack that resolves, unless a lock is needed."""
     files = context.files
     if files.current is None and context.lock is not None and not context.lock.is_file():
@@ -424,8 +424,8 @@ def _lock(context: TargetContext, shared: _Head) -> Lock:
     lock_path = files.current or (str(context.lock) if context.lock else None)
     lock = read_current(lock_path, files.directory, context.target, names_unpinned=shared.needs_lock)
     if lock is None and not shared.needs_lock:
-        problem = context.problem
-        return lock_from_stack(resolve_baseline(problem, IndexCandidates(shared.client, problem)))
+        request = prepare_request(AdviceInputs(context=context, client=shared.client, estimator=predictor))
+        return lock_from_stack(request.baseline or solve(request).stack)
     if lock is None:
         raise InputError(
             f"`{files.directory}` has no lock to check",

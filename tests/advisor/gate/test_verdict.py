@@ -212,6 +212,31 @@ def test_a_project_without_a_lock_is_compared_with_its_newest_stack(project: Pat
     assert "tensorflow  2.21.0 -> 2.12.1" in text
 
 
+def test_a_framework_that_only_one_lock_has_is_not_compared(project: Path, judge: Judge) -> None:
+    (project / "before.txt").write_text("numpy==2.0.2\n")
+
+    verdict = verdict_of(judge("--base", "before.txt"))
+
+    assert (verdict["outcome"], verdict["speedup"]) == ("not-known", None)
+    assert verdict["reason"] == "only one of the two stacks has `tensorflow`"
+
+
+def test_a_newest_stack_that_does_not_exist_is_explained(
+    project: Path, index: PackageIndex, advisor_here: Advisor
+) -> None:
+    (project / "requirements.txt").unlink()
+    index.add("tensorflow", "2.22.0", ["absent"], code="")
+    pyproject = project / "pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace('"tensorflow<2.30"', '"tensorflow==2.22.0"'))
+
+    explained = advisor_here("advise")
+    result = advisor_here("verdict", "numpy==1.26.4")
+
+    assert result.returncode == 3
+    assert "absent" in result.stderr
+    assert result.stderr == explained.stderr
+
+
 def test_a_comment_has_a_marker_and_says_everything(project: Path, advisor_here: Advisor) -> None:
     result = advisor_here("verdict", "tensorflow==2.12.1", "--format", "markdown", "-o", "sarif=a.sarif")
 
