@@ -15,8 +15,8 @@ from advisor.domain.words import quoted
 from advisor.gate.problem import without_pins
 from advisor.gate.scope import GateCase
 from advisor.gate.update import updated_lock
-from advisor.locks.lock import LockedVersion
-from advisor.resolve.candidates.problem import PROJECT, ResolutionProblem
+from advisor.locks.lock import Lock, LockedVersion
+from advisor.resolve.candidates.problem import PROJECT, Candidate, ResolutionProblem
 from advisor.resolve.explanation.no_stack import no_stack_error
 from advisor.resolve.explanation.stack_requirements import requirements_within
 from advisor.resolve.optimum.request import ResolutionRequest, solve
@@ -76,15 +76,25 @@ def with_upgrades(context: TargetContext, case: GateCase, upgrades: Sequence[Req
     request = request_for_lock(context, case, replace(free, roots=roots, overrides=overrides))
     if further := _not_required(request, free, lock.packages):
         request = request.with_problem(replace(request.problem, roots=(*request.problem.roots, *further)))
-    request = request.with_score(change=LeastChange(locked=lock.versions, added=int(not lock.is_project)))
+    # What the change adds is the newest, as with other tools: with fewer additions, it could be ancient.
+    request = request.with_score(change=LeastChange(locked=lock.versions, added=0))
     try:
         optimum = solve(request)
     except InfeasibleError:
         raise no_stack_error(request, baseline=True) from None
-    head = replace(before, lock=updated_lock(lock, optimum.stack), problem=request.problem)
+    head = replace(before, lock=_with_pins(lock, optimum.stack, upgrades), problem=request.problem)
     name = f"`{lock.path}`" if lock.path else "the newest stack"
     change = f"the smallest change with {quoted([str(upgrade) for upgrade in upgrades])}"
     return replace(case, head=head, base=(name, before), change=change)
+
+
+def _with_pins(lock: Lock, stack: Sequence[Candidate], upgrades: Sequence[Requirement]) -> Lock:
+    """Return a lock with the versions of a stack; pinned requirements get pins of the upgrades, too."""
+    if lock.is_project:
+        names = {canonicalize_name(upgrade.name) for upgrade in upgrades} - lock.packages.keys()
+        pins = {c.name: LockedVersion(version=c.version) for c in stack if c.name in names}
+        lock = replace(lock, packages={**lock.packages, **pins})
+    return updated_lock(lock, stack)
 
 
 def _not_required(

@@ -113,6 +113,32 @@ def test_locked_packages_that_nothing_requires_stay(project: Path, index: Packag
     assert [change["package"] for change in document["targets"][0]["base"]["changes"]] == ["tensorflow"]
 
 
+def test_what_a_change_adds_is_the_newest_and_not_the_smallest(
+    project: Path, index: PackageIndex, judge: Judge
+) -> None:
+    index.add("new", "1.0", code="")
+    index.add("new", "2.0", ["helper"], code="")
+    index.add("helper", "1.0", code="")
+    index.add("tensorflow", "2.23.0", ["numpy", "new"], code="")
+
+    document = judge("tensorflow==2.23.0")
+
+    changes = {change["package"]: change["after"] for change in document["targets"][0]["base"]["changes"]}
+    assert changes == {"tensorflow": "2.23.0", "new": "2.0", "helper": "1.0"}
+
+
+def test_a_package_that_is_new_to_pinned_requirements_becomes_a_pin(
+    project: Path, index: PackageIndex, judge: Judge
+) -> None:
+    (project / "pyproject.toml").write_text(f'[tool.uv]\nindex-url = "{index.url}"\n[tool.advisor]\npython = "3.12"\n')
+    index.add("new", "1.0", code="")
+
+    document = judge("new==1.0")
+
+    changes = {change["package"]: change["after"] for change in document["targets"][0]["base"]["changes"]}
+    assert (changes, document["exit_code"]) == ({"new": "1.0"}, 0)
+
+
 def test_a_faster_version_is_better(project: Path, judge: Judge) -> None:
     (project / "old.txt").write_text("tensorflow==2.12.1\nnumpy==1.26.4\n")
 
