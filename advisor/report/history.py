@@ -16,8 +16,10 @@ from advisor.domain.words import (
     ratio_text,
     slowdown_text,
 )
+from advisor.report.layout import Layout, TextRow, labelled, rendered
 from knowledge.domain.observation import Scalar
 from knowledge.evidence.attribution import Attribution, ConditionChange
+from knowledge.evidence.change_points import FIRST_LOOK
 from knowledge.evidence.history import Series
 from knowledge.evidence.history_changes import SeriesHistory, SpeedChange
 
@@ -26,6 +28,8 @@ MOST_PLOTTED = 12
 """Largest number of series in a plot."""
 _TWICE = 2.0
 _LONGEST = 60
+_MOST_UNCHANGED = 20
+"""Largest number of series without a change that the text lists."""
 _MOST_CONDITIONS = 6
 """Largest number of conditions that the text lists for a change."""
 _ORDER = "points are in order of the times that were stated"
@@ -46,37 +50,59 @@ _TITLES = {
 }
 
 
-def history_text(histories: Sequence[SeriesHistory]) -> str:
-    """Return a paragraph for each series: what it is, its newest value, and its changes, the newest first."""
+def history_text(histories: Sequence[SeriesHistory], layout: Layout) -> str:
+    """Return a block for each series: what it is, its newest value, and its changes, the newest first.
+
+    Of many series without a change, only the number is stated.
+    """
     if not histories:
         return "no measurements: `advisor pi run` measures this machine, `--with-shipped` reads what ships"
-    return "\n\n".join("\n".join(_paragraph(own)) for own in histories)
+    unchanged = [own for own in histories if not own.changes]
+    listed = histories if len(unchanged) <= _MOST_UNCHANGED else [own for own in histories if own.changes]
+    blocks = [list(_block(own)) for own in listed]
+    if len(listed) < len(histories):
+        short = sum(len(own.series.points) < FIRST_LOOK for own in unchanged)
+        text = (
+            f"{len(unchanged):,} series, {short:,} of them with fewer than {FIRST_LOOK} measurements: too few to see a "
+            "change; `--indicator`, `--framework` and `--machine` select, `--format json` has all"
+        )
+        blocks.append(labelled("unchanged", [text]))
+    return rendered(blocks, layout)
 
 
-def _paragraph(own: SeriesHistory) -> Iterator[str]:
+def _block(own: SeriesHistory) -> Iterator[TextRow]:
     series = own.series
     newest = series.points[-1]
-    yield title_of(series)
-    yield f"machine   {series.machine_text}"
     throttled = "; the accelerator reduced its clocks" if newest.is_throttled else ""
-    yield (
-        f"measured  {count(len(series.points), 'time')}, {_day(series.points[0].time)} to {_day(newest.time)}; "
-        f"newest {duration_text(newest.seconds)}{throttled}"
-    )
+    rows = [
+        ("history", title_of(series)),
+        ("machine", series.machine_text),
+        (
+            "measured",
+            f"{count(len(series.points), 'time')}, {_day(series.points[0].time)} to {_day(newest.time)}; newest "
+            f"{duration_text(newest.seconds)}{throttled}",
+        ),
+    ]
     if series.failures:
-        yield f"failed    {count(series.failures, 'block')} without a successful run"
+        rows.append(("failed", f"{count(series.failures, 'block')} without a successful run"))
     if series.misdated:
-        yield f"left out  {count(series.misdated, 'point')} with a time that cannot be right: the clock was wrong"
-    for before, after in series.gaps:
-        yield f"gap       {_day(before)} to {_day(after)}: nothing was measured, or a clock was wrong; {_ORDER}"
+        counted = count(series.misdated, "point")
+        rows.append(("left out", f"{counted} with a time that cannot be right: the clock was wrong"))
+    rows += [
+        ("gap", f"{_day(before)} to {_day(after)}: nothing was measured, or a clock was wrong; {_ORDER}")
+        for before, after in series.gaps
+    ]
     if series.jumps:
         counted = count(len(series.jumps), "measurement")
-        yield f"clock     changed by a day or more during {counted}, since {_day(series.jumps[0].time)}; {_ORDER}"
-    if not own.changes:
-        yield "changes   none"
-    for change in reversed(own.changes):
-        yield f"{_minute(change.time)}  {change_text(change)}"
-        yield from (f"                  {line}" for line in _reasons(change.attribution))
+        text = f"changed by a day or more during {counted}, since {_day(series.jumps[0].time)}; {_ORDER}"
+        rows.append(("clock", text))
+    for label, text in rows:
+        yield from labelled(label, [text])
+    changes = [
+        TextRow(cells=(_minute(change.time), change_text(change)), notes=tuple(_reasons(change.attribution)))
+        for change in reversed(own.changes)
+    ]
+    yield from labelled("changes", changes or ["none"])
 
 
 def title_of(series: Series) -> str:
