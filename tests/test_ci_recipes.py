@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -24,8 +25,6 @@ ROOT = Path(__file__).parents[1]
 ACTION = ROOT / ".github" / "actions" / "advise" / "action.yml"
 TEMPLATE = ROOT / "templates" / "advisor.gitlab-ci.yml"
 RECIPE = ROOT / "docs" / "how-to" / "gate-ci.md"
-KEY = f"{MARKER}\n<!-- job: {{}} -->\n"
-"""Beginning of the comment of a job."""
 UNCHECKED = "Nothing was checked: the log of the job says why.\n"
 SLOW = pytest.mark.slow
 """Each recipe installs the program and its dependencies, which takes half a minute of CPU time."""
@@ -218,10 +217,10 @@ def test_the_github_action_annotates_the_line_and_writes_a_summary(clone: Path, 
 def test_the_github_action_updates_its_comment(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
     github = GitHub(tmp_path / "github")
     variables["PATH"] = f"{github.folder}{os.pathsep}{variables['PATH']}"
-    key = KEY.format(".")
+    key = comment_key(". ")
     others = [
         comment("github-actions[bot]", "of another job"),
-        comment("github-actions[bot]", KEY.format(". --target other")),
+        comment("github-actions[bot]", comment_key(". --target other")),
         comment("somebody", f"{key}forged"),
         {"id": 9, "user": None, "body": None},
     ]
@@ -260,7 +259,12 @@ def test_the_github_action_updates_its_comment(clone: Path, variables: dict[str,
     # Nothing is checked: without a comment, one of an earlier run would look like that of this run.
     code, log, _ = run_action(clone, variables, {**asked, "directory": "absent"}, number="7")
     assert code == 2, log
-    assert github.comments[-1]["body"] == KEY.format("absent") + UNCHECKED
+    assert github.comments[-1]["body"] == comment_key("absent ") + UNCHECKED
+
+
+def comment_key(job: str) -> str:
+    """Return the beginning of the comment of a job with a directory and arguments."""
+    return f"{MARKER}\n<!-- job: {hashlib.sha256(job.encode()).hexdigest()[:16]} -->\n"
 
 
 def comment(login: str, body: str) -> dict[str, Any]:
@@ -293,11 +297,11 @@ def run_template(clone: Path, variables: Mapping[str, str], platform: Mapping[st
 
 @SLOW
 def test_the_gitlab_template_updates_its_comment(clone: Path, variables: dict[str, str], tmp_path: Path) -> None:
-    key = KEY.format(".")
+    key = comment_key(". ")
     others = [
         {"id": 1, "author": {"id": 3}, "body": "of another job"},
         {"id": 2, "author": {"id": 4}, "body": f"{key}forged"},
-        {"id": 3, "author": {"id": 3}, "body": KEY.format(". --target other")},
+        {"id": 3, "author": {"id": 3}, "body": comment_key(". --target other")},
     ]
     # A link of the change to a secret is neither followed nor shown.
     (clone / "advisor.md").symlink_to("/proc/self/environ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -29,10 +29,10 @@ from advisor.resolve.explanation.stack_requirements import requirements_within
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
 
-PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV011", "ADV012")
+PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV012")
 """Codes of findings about stacks that cannot be installed or do not run: their speed is not predicted."""
 _REMOVED = "ADV011"
-"""The one of them that does not count for a base: where that is installed already, it runs."""
+"""The same for a version that a change brings and the target would install: where it is installed, it runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,11 +168,13 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
     except AdvisorError as error:
         failure = error
     findings = _new_findings(of_head, of_base)
-    obstacle = StackObstacle("the lock", _failing(of_head, PREVENT_PREDICTION, policy, today=today))
+    brought = () if comparison is None else tuple(f for f in findings if f.package in head.lock.versions)
+    preventing = [f for f in of_head if f.code in PREVENT_PREDICTION or (f.code == _REMOVED and f in brought)]
+    obstacle = StackObstacle("the lock", _failing(preventing, policy, today=today))
     before_obstacle = StackObstacle("", ())
     if comparison is not None:
-        codes = _failing(of_base, {*PREVENT_PREDICTION} - {_REMOVED}, policy, today=today)
-        before_obstacle = StackObstacle(f"the base {comparison.base}", codes)
+        preventing = [f for f in of_base if f.code in PREVENT_PREDICTION]
+        before_obstacle = StackObstacle(f"the base {comparison.base}", _failing(preventing, policy, today=today))
         reason = str(obstacle or before_obstacle)
         comparison = comparison.without_prediction(reason) if reason else comparison
     if failure is None:
@@ -226,10 +228,10 @@ def _compared(head: Scope, base: Scope) -> LockComparison:
     )
 
 
-def _failing(findings: Sequence[Finding], codes: Container[str], policy: GatePolicy, *, today: date) -> tuple[str, ...]:
-    """Return those of some codes that findings have which fail the check and which the policy does not ignore."""
+def _failing(findings: Sequence[Finding], policy: GatePolicy, *, today: date) -> tuple[str, ...]:
+    """Return the codes of those findings that fail the check and that the policy does not ignore."""
     reported, _ = policy.apply(list(findings), today=today)
-    return tuple(finding.code for finding in reported if finding.fails and finding.code in codes)
+    return tuple(finding.code for finding in reported if finding.fails and finding in findings)
 
 
 def _new_findings(of_head: Iterable[Finding], of_base: Iterable[Finding]) -> list[Finding]:

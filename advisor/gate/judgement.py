@@ -59,10 +59,16 @@ def judge(
         # The smallest change is not a file, so findings about files alone are not resolved by it.
         resolved=tuple(finding for finding in resolved if finding.package),
     )
+    if not comparison.changes and not comparison.settings:
+        return make(outcome="no-difference", reason="no package differs")
     if after or before:
-        # A base that is only out of date may run as fast.
-        is_unclear = bool(before) and (bool(after) or _OUT_OF_DATE in before.codes)
-        outcome: Outcome = "not-known" if is_unclear else "worse" if after else "better"
+        # A lock that is only out of date may run as fast.
+        fails = [bool(set(obstacle.codes) - {_OUT_OF_DATE}) for obstacle in obstacles]
+        outcome: Outcome = "not-known"
+        if fails[0] and not before:
+            outcome = "worse"
+        elif fails[1] and not after:
+            outcome = "better"
         return make(outcome=outcome, reason="; ".join(map(str, filter(None, obstacles))), is_obstructed=True)
     return _Judgement(head, base, comparison).verdict(make)
 
@@ -205,9 +211,15 @@ class _Judgement:
                 return
             other = {**stack, name: version}
             speed = self._speed(other, self._predictor.predict(other, self._before))
-            if speed is not None and speed.speedup >= 1 - self._tolerance:
+            if speed is not None and speed.speedup >= 1 - self._tolerance and self._is_faster(other):
                 yield Recovery(what=f"{name}=={version}", kind="version", speed=speed)
                 return
+
+    def _is_faster(self, other: Versions) -> bool:
+        """Whether a stack is certainly faster than the lock."""
+        stack = self._head.lock.versions
+        gain = self._predictor.predict(other, stack).ratio.times(self._slowdowns.gain(other, stack))
+        return gain.low > 1
 
     def _is_known(self, name: str, version: Version) -> bool:
         """Whether no rule and no observation says that a version does not run, and it was measured if that counts."""

@@ -44,9 +44,17 @@ def references_of(problem: ResolutionProblem) -> tuple[DirectReference, ...]:
 
 def without_pins(problem: ResolutionProblem, lock: Lock) -> ResolutionProblem:
     """Return a problem without pins if the lock is its own requirements file: there, a pin is the locked version."""
-    if not lock.is_project:
-        return problem
-    return replace(problem, roots=tuple(r.without_versions() if _is_pin(r) else r for r in problem.roots))
+    return _freed(problem, problem.roots) if lock.is_project else problem
+
+
+def without_pins_of(problem: ResolutionProblem, path: Path) -> ResolutionProblem:
+    """Return a problem without the pins in a file: they say what is locked there, and another lock may differ."""
+    return _freed(problem, [root for root in problem.roots if root.path and Path(root.path) == path])
+
+
+def _freed(problem: ResolutionProblem, roots: Collection[RootRequirement]) -> ResolutionProblem:
+    free = (r.without_versions() if r in roots and _is_pin(r) else r for r in problem.roots)
+    return replace(problem, roots=tuple(free))
 
 
 def _is_pin(root: RootRequirement) -> bool:

@@ -120,7 +120,13 @@ class WatchState:
     def is_settled(self, target: str, package: str, version: str) -> bool:
         """Whether nothing more is to be said of a release: neither evidence nor a file for the target can be news."""
         key = target, package, version
-        return any(r.key == key and (r.measured or r.outcome in _SETTLED) for r in self.releases)
+        return any(
+            r.key == key and (r.outcome in _SETTLED or (r.measured and r.outcome != "not-known")) for r in self.releases
+        )
+
+    def is_measured(self, key: tuple[str, str, str]) -> bool:
+        """Whether a release was measured, even if that decided nothing."""
+        return any(release.key == key and release.measured for release in self.releases)
 
     def with_releases(self, releases: Iterable[ReportedRelease]) -> WatchState:
         """Return the state after some releases were reported."""

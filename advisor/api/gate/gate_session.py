@@ -32,7 +32,13 @@ from advisor.gate.base.policy import BasePolicy
 from advisor.gate.check import GateResult, TargetResult, check_target, gate_result
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
-from advisor.gate.problem import find_unchecked_locks, references_of, with_readable_packages, without_pins
+from advisor.gate.problem import (
+    find_unchecked_locks,
+    references_of,
+    with_readable_packages,
+    without_pins,
+    without_pins_of,
+)
 from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
 from advisor.gate.scope import GateCase, ProjectState
 from advisor.gate.update import lock_from_stack
@@ -218,7 +224,14 @@ def open_verdict(
         if requirements:
             pairs = zip(opened.contexts, opened.cases, strict=True)
             opened = replace(opened, cases=tuple(with_upgrades(*pair, requirements) for pair in pairs))
+        elif (own := own_lock(options.files.directory)) is not None and options.files.current is not None:
+            # Pins of the project are what it has locked now.
+            opened = replace(opened, cases=tuple(_without_pins(case, own) for case in opened.cases))
         yield opened.check(), opened
+
+
+def _without_pins(case: GateCase, path: Path) -> GateCase:
+    return replace(case, head=replace(case.head, problem=without_pins_of(case.head.problem, path)))
 
 
 def _policy_changes(

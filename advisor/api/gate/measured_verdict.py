@@ -41,7 +41,8 @@ def _with_minutes(target_result: TargetResult, context: TargetContext) -> Target
     if verdict.outcome != "not-known" or not verdict.has_frameworks:
         return target_result
     try:
-        program = program_of(context)
+        changed = frozenset(change.package for change in comparison.changes)
+        program = replace(program_of(context), preferred=changed)
         runs = program.runs(target_result.case.head.lock.versions, context.target.hardware)
     except InputError:
         return target_result
@@ -149,8 +150,19 @@ def _with_verdict(target_result: TargetResult, policy: GatePolicy, verdict: Chan
     findings = [f for f in target_result.findings if not is_settled or f.code not in _OF_SPEED or f.subject]
     is_loss = verdict.speed is None or verdict.speed.speedup < 1 - verdict.tolerance
     if is_settled and verdict.outcome == "worse" and is_loss:
-        findings.append(Scope(case=case, state=case.head, policy=policy).finding("ADV007", _loss_text(verdict)))
+        scope = Scope(case=case, state=case.head, policy=policy)
+        findings.append(scope.finding("ADV007", _loss_text(verdict), package=_slowest(target_result)))
     return replace(target_result, verdict=verdict, findings=tuple(findings))
+
+
+def _slowest(target_result: TargetResult) -> str:
+    """Return the package that loses most by prediction; else the first one, which is measured or which is named."""
+    comparison = target_result.comparison
+    if comparison is None or not comparison.changes:
+        return ""
+    if comparison.prediction is not None and comparison.prediction.changes:
+        return min(comparison.prediction.changes, key=lambda change: change.speedup).package
+    return comparison.changes[0].package
 
 
 def _loss_text(verdict: ChangeVerdict) -> str:

@@ -86,6 +86,7 @@ class Watch:
         path: The file of the state.
         state: What was reported before.
         judged: The new releases.
+        seen: The same, and those whose outcome was reported before.
         removed: Reported releases that the index does not offer any more, each with the project.
         packages: Names of the watched packages of all targets.
     """
@@ -94,6 +95,7 @@ class Watch:
     path: Path
     state: WatchState
     judged: list[JudgedRelease] = field(default_factory=list)
+    seen: list[ReportedRelease] = field(default_factory=list)
     removed: list[tuple[ReportedRelease, GateCase]] = field(default_factory=list)
     packages: set[str] = field(default_factory=set)
 
@@ -125,7 +127,7 @@ class Watch:
             InputError: If the file cannot be written.
         """
         state = self.state.without(release for release, _ in self.removed)
-        state = state.with_releases(judged.release for judged in self.judged)
+        state = state.with_releases(self.seen)
         if state != self.state:
             state.write(self.path)
 
@@ -187,6 +189,10 @@ def open_watch(
                     watch.judged.append(JudgedRelease(release=release, case=case, result=None, reason=NO_FILE))
         if limits.budget_seconds:
             _measure(watch, options, limits, notify)
+        # Once measured, always measured: what that did not decide is judged by evidence only.
+        watch.seen = [
+            replace(r, measured=r.measured or before.is_measured(r.key)) for r in (j.release for j in watch.judged)
+        ]
         watch.judged = [j for j in watch.judged if before.outcome_of(*j.release.key) != j.release.outcome]
         yield watch
 
@@ -222,21 +228,22 @@ def _measure(watch: Watch, options: ProjectOptions, limits: ExperimentOptions, n
 
     end = time.monotonic() + (limits.budget_seconds or 0.0)
     unknown = [(n, judged, judged.result) for n, judged in enumerate(watch.judged) if judged.result is not None]
-    unknown = [entry for entry in unknown if _is_measurable(entry[1].release, entry[2])]
+    unknown = [(n, judged, result) for n, judged, result in unknown if _is_measurable(watch.state, judged, result)]
     here = [entry for entry in unknown if is_this_machine(entry[2])]
     if others := [entry[2] for entry in unknown if entry not in here]:
-        error = other_machine_error(others)
-        if not here:
-            raise error
-        logger.warning("%s", error.message)
+        logger.warning("%s", other_machine_error(others).message)
     for done, (number, judged, result) in enumerate(here):
         remaining = end - time.monotonic()
-        if remaining < _LEAST_SECONDS:
+        if done and remaining < _LEAST_SECONDS:
+            releases = [f"{entry[1].release.package} {entry[1].release.version}" for entry in here[done:]]
+            logger.warning("the time was over before %s could be measured", quoted(releases))
             return
         seconds = max(_LEAST_SECONDS, remaining / (len(here) - done))
         own = measured(result, watch.opened.policy, options, replace(limits, budget_seconds=seconds), notify)
         watch.judged[number] = _of_result(judged.case, judged.release.package, judged.release.version, own)
 
 
-def _is_measurable(release: ReportedRelease, result: TargetResult) -> bool:
-    return release.outcome == "not-known" and result.verdict is not None and result.verdict.has_frameworks
+def _is_measurable(state: WatchState, judged: JudgedRelease, result: TargetResult) -> bool:
+    """Whether a measurement can decide about a release, and none was made yet."""
+    is_open = judged.release.outcome == "not-known" and not state.is_measured(judged.release.key)
+    return is_open and result.verdict is not None and result.verdict.has_frameworks

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.api.measurements.benchmark import open_machine
 from advisor.api.measurements.laboratory import (
@@ -64,14 +64,14 @@ class ProjectBisection:
         machine: Where they run.
         bisection: Which stacks run next, and what is certain.
         minutes: Time that it took, with that of earlier bisections that counts.
-        budget_option: Option with the time that it may take, for messages.
+        is_verdict: Whether it is the comparison for a verdict, whose options have other names.
     """
 
     pair: StackPair
     machine: MachineLaboratory
     bisection: Bisection
     minutes: float = 0.0
-    budget_option: str = "--budget"
+    is_verdict: bool = False
 
     def run(self, notify: Callable[[int, Combination | None], None]) -> None:
         """Measure until the loss is explained, the time is over, or Ctrl-C.
@@ -103,6 +103,10 @@ class ProjectBisection:
             return "bad" if combination else "good"
         return f"good with {len(combination)} of {len(self.bisection.bad)} differences"
 
+    @property
+    def _budget_option(self) -> str:
+        return "--measure" if self.is_verdict else "--budget"
+
     def _check_ending(self) -> None:
         bisection, machine = self.bisection, self.machine
         if bisection.verdict != "open":
@@ -123,13 +127,13 @@ class ProjectBisection:
                 takes = f"{FEWEST_RUNS} runs are needed; the next takes {good:.1f} s (good) or {bad:.1f} s (bad)"
             raise InputError(
                 f"the budget of {budget:g} s is too small: {takes}",
-                hint=f"two stacks need at least about `{self.budget_option} {least}m`; a smaller benchmark needs less",
+                hint=f"two stacks need at least about `{self._budget_option} {least}m`; a smaller benchmark needs less",
             )
         if bisection.ending == "good-failed":
+            other = "" if self.is_verdict else "name a stack with which it runs as `--good`; "
             raise InputError(
                 f"the program fails with the good stack, `{self.pair.good.name}`: {bisection.failures[GOOD]}",
-                hint="name a stack with which it runs as `--good`; the copy of the project has only files that git "
-                "does not ignore",
+                hint=f"{other}the copy of the project has only files that git does not ignore",
             )
 
     def _check_failing_bad(self) -> None:
@@ -143,7 +147,7 @@ class ProjectBisection:
         raise InputError(
             f"the budget of {bisection.budget_seconds:g} s is too small: the program fails with the bad stack, "
             f"`{self.pair.bad.name}`: {failure}",
-            hint=f"a search for the reason needs up to `--budget {least}m` if every failing run hangs",
+            hint=f"it needs up to `{self._budget_option} {least}m` if every failing run hangs",
         )
 
     @property
@@ -288,8 +292,9 @@ def open_comparison(
     def read(ends: StackEnds) -> tuple[StackEnd, StackEnd]:
         return ends.of_lock(before, "the base"), ends.of_lock(after, "the change")
 
-    with _open(options, limits, read, "verdict") as comparison:
-        comparison.bisection.explains, comparison.budget_option = False, "--measure"
+    changed = frozenset(name for name, version in after.versions.items() if before.versions.get(name) != version)
+    with _open(options, limits, read, "verdict", preferred=changed) as comparison:
+        comparison.bisection.explains, comparison.is_verdict = False, True
         yield comparison
 
 
@@ -299,6 +304,8 @@ def _open(
     limits: ExperimentOptions,
     read: Callable[[StackEnds], tuple[StackEnd, StackEnd]],
     command: str,
+    *,
+    preferred: frozenset[str] = frozenset(),
 ) -> Iterator[ProjectBisection]:
     python = interpreter_here(options, f"advisor {command}")
     environments = cache_directory(options.indexes.cache_directory) / "environments"
@@ -309,6 +316,7 @@ def _open(
         measured_program(setup) as program,
         open_writable_store(options.resolution.knowledge) as store,
     ):
+        program = replace(program, preferred=preferred)
         ends = StackEnds(options=options, setup=setup)
         with activity("reading the stacks"):
             pair = ends.pair(*read(ends))

@@ -39,6 +39,7 @@ class MeasuredProgram:
         cases: Indicators that stand for the program.
         shares: Share of the program's time of each.
         is_guessed: Whether it is a model like the project's that nobody chose.
+        preferred: Frameworks that the indicators run with if a stack has one of them.
     """
 
     text: str
@@ -46,6 +47,7 @@ class MeasuredProgram:
     cases: tuple[IndicatorCase, ...] = ()
     shares: tuple[float, ...] = ()
     is_guessed: bool = False
+    preferred: frozenset[str] = frozenset()
 
     @property
     def identity(self) -> str:
@@ -79,7 +81,7 @@ class MeasuredProgram:
             InputError: If no framework of the stack can run the indicators.
         """
         names = [package.package.name for package in lock.packages]
-        package, runs = _framework_of(names), self.runs(names, hardware)
+        package, runs = self._framework_of(names), self.runs(names, hardware)
         if len(runs) < max(1, len(self.cases)):
             raise InputError(f"`{package}` cannot run {self.text}", hint=_INIT)
         return Arm(number=number, lock=lock, framework=package, reference=reference, indicators=runs, settings=settings)
@@ -88,11 +90,20 @@ class MeasuredProgram:
         """Return what the observations of the program on a stack of packages contain, in the order of the parts."""
         if self.benchmark is not None:
             return (self.benchmark.indicator_run(hardware),)
-        backend = MEASURED.get(_framework_of(packages), "")
+        backend = MEASURED.get(self._framework_of(packages), "")
         if not backend:
             return ()
         device = hardware.device if hardware.device in frameworks()[backend].devices else "cpu"
         return indicator_runs(self.cases, backend, ("float32",), device)
+
+    def _framework_of(self, packages: Iterable[str]) -> str:
+        """Return the package that the ratios are evidence for: a framework, if the stack has one, NumPy last."""
+
+        def order(name: str) -> tuple[bool, bool, bool, str]:
+            is_array_library = FRAMEWORKS.get(name) in able_frameworks("arrays")
+            return name not in FRAMEWORKS, is_array_library, name not in self.preferred, name
+
+        return min(packages, key=order)
 
     @cached_property
     def _parts(self) -> Mapping[object, int]:
@@ -192,9 +203,3 @@ def _model_text(case: IndicatorCase) -> str:
 def _part_key(name: str, dtype: str, parameters: Mapping[str, object]) -> object:
     # A framework may compute in another way than others, which its runs state.
     return name, dtype or "float32", frozenset(item for item in parameters.items() if item[0] != "algorithm")
-
-
-def _framework_of(packages: Iterable[str]) -> str:
-    """Return the package that the ratios are evidence for: a framework, if the stack has one, NumPy last."""
-    arrays = able_frameworks("arrays")
-    return min(packages, key=lambda name: (name not in FRAMEWORKS, FRAMEWORKS.get(name) in arrays, name))

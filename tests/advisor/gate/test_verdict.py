@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from advisor.api.measurements.measured_program import MeasuredProgram
 from advisor.gate.verdict import Outcome, outcome_of
 from advisor.report.check.formats.markdown import MARKER
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.ratio import Ratio
+from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
+from pi_runners.indicators import INDICATORS
+from pi_runners.plan.matrix import IndicatorCase
 from tests.advisor.lock_pair import packages
 from tests.conftest import Advisor
 from tests.knowledge.samples import invented_blocks
@@ -206,6 +211,45 @@ def test_a_version_that_does_not_exist_is_worse_and_one_that_was_removed_is_stil
     assert verdict_of(back)["low"] > 3
 
 
+def test_removed_versions_that_both_locks_have_change_nothing(project: Path, index: PackageIndex, judge: Judge) -> None:
+    index.add("other", "1.0", code="")
+    others = 'other==9.0\nother==9.1 ; sys_platform == "win32"\n'
+    (project / "before.txt").write_text(f"tensorflow==2.12.1\nnumpy==1.26.4\n{others}")
+    (project / "after.txt").write_text(f"tensorflow==2.20.0\nnumpy==2.0.2\n{others}")
+
+    verdict = verdict_of(judge("--base", "before.txt", "--head", "after.txt"))
+
+    assert (verdict["outcome"], verdict["reason"]) == ("better", None)
+    assert verdict["low"] > 3
+
+
+def test_equal_locks_that_are_out_of_date_are_no_difference(project: Path, judge: Judge) -> None:
+    for name in ("before.txt", "after.txt"):
+        (project / name).write_text("tensorflow==2.20.0\n")
+
+    document = judge("--base", "before.txt", "--head", "after.txt")
+    (project / "after.txt").write_text("tensorflow==2.19.1\n")
+    changed = judge("--base", "before.txt", "--head", "after.txt")
+
+    assert (verdict_of(document)["outcome"], document["exit_code"]) == ("no-difference", 1)
+    assert {finding["code"] for finding in document["findings"] if finding["level"] == "error"} == {"ADV001"}
+    assert verdict_of(changed)["outcome"] == "not-known"
+
+
+def test_pins_of_the_project_do_not_bind_other_locks(project: Path, index: PackageIndex, judge: Judge) -> None:
+    pyproject = project / "pyproject.toml"
+    pyproject.write_text(
+        pyproject.read_text().partition("[tool.uv]")[1] + pyproject.read_text().partition("[tool.uv]")[2]
+    )
+    (project / "before.txt").write_text("tensorflow==2.20.0\nnumpy==2.0.2\n")
+    (project / "after.txt").write_text("tensorflow==2.12.1\nnumpy==1.26.4\n")
+
+    document = judge("--base", "before.txt", "--head", "after.txt")
+
+    assert verdict_of(document)["high"] < 0.3
+    assert "ADV001" not in {finding["code"] for finding in document["findings"]}
+
+
 def test_a_verdict_names_the_other_frameworks_that_were_not_compared(
     project: Path, index: PackageIndex, judge: Judge, advisor_here: Advisor
 ) -> None:
@@ -271,6 +315,7 @@ def test_a_comment_has_a_marker_and_says_everything(project: Path, advisor_here:
     assert "**🔴 Verdict: worse: 0.1" in text
     assert "- Recovery: `tensorflow==2.19.1`: " in text
     sarif = json.loads((project / "a.sarif").read_text())
+    assert all(entry["locations"] for entry in sarif["runs"][0]["results"])
     assert "ADV007" in {entry["ruleId"] for entry in sarif["runs"][0]["results"]}
     assert [v["outcome"] for v in sarif["runs"][0]["properties"]["verdicts"]] == ["worse"]
 
@@ -307,10 +352,10 @@ def test_bad_input_is_one_clear_sentence(
 def test_a_verdict_is_measured(
     advisor: Advisor, index: PackageIndex, tmp_path: Path, slow: dict[str, float], outcome: str, exception: bool
 ) -> None:
-    folder, good, bad = packages(index, tmp_path, slow, letters="bc")
+    folder, good, bad = packages(index, tmp_path, slow, letters="c" if exception else "bc")
     if exception:
         with (folder / "pyproject.toml").open("a") as file:
-            file.write('[tool.advisor.gate]\nignore = [{ code = "ADV007", reason = "needed" }]\n')
+            file.write('[tool.advisor.gate]\nignore = [{ code = "ADV007", package = "pc", reason = "needed" }]\n')
 
     completed = advisor(
         *("verdict", "--base", good, "--head", bad, "--measure", "4m", "--max-load", "100"),
@@ -326,6 +371,20 @@ def test_a_verdict_is_measured(
     errors = [f["code"] for f in document["findings"] if f["level"] == "error"]
     assert errors == (["ADV007"] if slow and not exception else [])
     assert [f["code"] for f in document["ignored"]] == (["ADV007"] if exception else [])
+
+
+@pytest.mark.parametrize("changed", ["jax", "onnxruntime"])
+def test_the_indicators_run_with_the_framework_that_changes(changed: str) -> None:
+    parameters = INDICATORS["model"].canonical(dict(INDICATORS["model"].sets["medium"][0]))
+    program = MeasuredProgram(
+        text="a model",
+        cases=(IndicatorCase(name="model", parameters=parameters),),
+        preferred=frozenset({changed, "numpy"}),
+    )
+
+    [run] = program.runs(["jax", "numpy", "onnxruntime"], find_profile("cpu-zen4"))
+
+    assert FRAMEWORKS[changed] == run.backend
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from advisor.gate.releases import ReportedRelease, WatchState
 from knowledge.store.engine import open_knowledge_base
 from tests.advisor.lock_pair import add
 from tests.advisor.measured_project import make_project
@@ -185,6 +186,24 @@ def test_nothing_counts_as_reported_if_the_report_could_not_be_written(
 
     assert failed.returncode == 2
     assert "tensorflow 2.17.1" in findings
+
+
+def test_a_release_that_a_measurement_did_not_decide_is_judged_again_and_not_measured_again() -> None:
+    release = ReportedRelease(target="", package="a", version="1.0", outcome="not-known", measured=True)
+    state = WatchState((release, replace(release, package="b", outcome="does-not-run")))
+
+    assert [state.is_settled("", name, "1.0") for name in ("a", "b")] == [False, True]
+    assert [state.is_measured(("", name, "1.0")) for name in ("a", "b", "c")] == [True, True, False]
+
+
+def test_nothing_is_measured_for_other_machines(project: Path, index: PackageIndex, advisor_here: Advisor) -> None:
+    index.add("tensorflow", "2.16.5", ["numpy<2"], code="")
+
+    result = advisor_here("watch", "--refresh", "--state", "state.json", "--measure", "2m")
+
+    assert result.returncode == 0, result.stderr
+    assert "ADV046 release-not-known" in result.stdout
+    assert "the target `cpu-zen4` is another machine" in " ".join(result.stderr.split())
 
 
 def test_what_evidence_does_not_say_is_measured(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:

@@ -87,13 +87,12 @@ def _result(finding: Finding, gate_result: GateResult) -> dict[str, Any]:
         "level": finding.level,
         "message": {"text": f"{message_with_targets(finding, gate_result)}{source}"},
     }
-    if finding.place.path:
-        location: dict[str, Any] = {
-            "artifactLocation": {"uri": quote(finding.place.path), "uriBaseId": "%SRCROOT%"},
-            "region": {"startLine": finding.place.line or 1},
-        }
-        entry["locations"] = [{"physicalLocation": location}]
-    return entry
+    location: dict[str, Any] = {
+        "artifactLocation": {"uri": quote(finding.place.path or gate_result.policy.path), "uriBaseId": "%SRCROOT%"},
+        "region": {"startLine": finding.place.line or 1},
+    }
+    # GitHub refuses results without a location.
+    return {**entry, "locations": [{"physicalLocation": location}]}
 
 
 def _notification(target: str, error: AdvisorError) -> dict[str, Any]:
