@@ -375,7 +375,8 @@ def test_a_verdict_is_measured(
 
 @pytest.mark.parametrize("changed", ["jax", "onnxruntime"])
 def test_the_indicators_run_with_the_framework_that_changes(changed: str) -> None:
-    parameters = INDICATORS["model"].canonical(dict(INDICATORS["model"].sets["medium"][0]))
+    inference = next(own for own in INDICATORS["model"].sets["medium"] if own.get("mode") == "inference")
+    parameters = INDICATORS["model"].canonical(dict(inference))
     program = MeasuredProgram(
         text="a model",
         cases=(IndicatorCase(name="model", parameters=parameters),),
