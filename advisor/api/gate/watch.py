@@ -86,7 +86,7 @@ class Watch:
         path: The file of the state.
         state: What was reported before.
         judged: The new releases.
-        seen: The same, and those whose outcome was reported before.
+        releases: The same, and those whose outcome was reported before.
         removed: Reported releases that the index does not offer any more, each with the project.
         packages: Names of the watched packages of all targets.
     """
@@ -95,7 +95,7 @@ class Watch:
     path: Path
     state: WatchState
     judged: list[JudgedRelease] = field(default_factory=list)
-    seen: list[ReportedRelease] = field(default_factory=list)
+    releases: list[ReportedRelease] = field(default_factory=list)
     removed: list[tuple[ReportedRelease, GateCase]] = field(default_factory=list)
     packages: set[str] = field(default_factory=set)
 
@@ -127,7 +127,7 @@ class Watch:
             InputError: If the file cannot be written.
         """
         state = self.state.without(release for release, _ in self.removed)
-        state = state.with_releases(self.seen)
+        state = state.with_releases(self.releases)
         if state != self.state:
             state.write(self.path)
 
@@ -190,7 +190,7 @@ def open_watch(
         if limits.budget_seconds:
             _measure(watch, options, limits, notify)
         # Once measured, always measured: what that did not decide is judged by evidence only.
-        watch.seen = [
+        watch.releases = [
             replace(r, measured=r.measured or before.is_measured(r.key)) for r in (j.release for j in watch.judged)
         ]
         watch.judged = [j for j in watch.judged if before.outcome_of(*j.release.key) != j.release.outcome]
