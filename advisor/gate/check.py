@@ -168,8 +168,8 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
     except AdvisorError as error:
         failure = error
     findings = _new_findings(of_head, of_base)
-    brought = () if comparison is None else tuple(f for f in findings if f.package in head.lock.versions)
-    preventing = [f for f in of_head if f.code in PREVENT_PREDICTION or (f.code == _REMOVED and f in brought)]
+    new_findings = () if comparison is None else tuple(f for f in findings if f.package in head.lock.versions)
+    preventing = [f for f in of_head if f.code in PREVENT_PREDICTION or (f.code == _REMOVED and f in new_findings)]
     obstacle = StackObstacle("the lock", _failing(preventing, policy, today=today))
     before_obstacle = StackObstacle("", ())
     if comparison is not None:
