@@ -17,14 +17,12 @@ from advisor.api.options import ProjectOptions
 from advisor.campaign.proposal import PROCESS_SECONDS, run_seconds
 from advisor.domain.words import quoted, speed_text
 from advisor.gate.check import GateResult, TargetResult
+from advisor.gate.checks.speed_limits import check_known_effect
 from advisor.gate.policy import GatePolicy
 from advisor.gate.scope import Scope
 from advisor.gate.verdict import ChangeVerdict, outcome_of
 from knowledge.domain.errors import InputError
 from knowledge.hardware.profiles import find_profile
-
-_OF_SPEED = ("ADV007", "ADV041")
-"""Codes of findings about the predicted effect of a change, whose place a measurement takes."""
 
 
 def with_minutes(result: GateResult, opened: OpenCases) -> GateResult:
@@ -136,6 +134,7 @@ def _verdict(verdict: ChangeVerdict, comparison: ProjectBisection) -> ChangeVerd
         verdict,
         outcome=outcome,
         speed=speed,
+        reason="",
         not_compared=(),
         recoveries=recoveries,
         is_measured=True,
@@ -146,11 +145,14 @@ def _verdict(verdict: ChangeVerdict, comparison: ProjectBisection) -> ChangeVerd
 def _with_verdict(target_result: TargetResult, policy: GatePolicy, verdict: ChangeVerdict) -> TargetResult:
     """Return a result with a measured verdict, whose findings take the place of those about predictions."""
     case = target_result.case
+    scope = Scope(case=case, state=case.head, policy=policy, verdict=verdict)
     is_settled = verdict.is_measured and verdict.outcome != "not-known"
-    findings = [f for f in target_result.findings if not is_settled or f.code not in _OF_SPEED or f.subject]
+    # An undecided measurement leaves a predicted loss, and says anew what is not known.
+    codes = ("ADV007", "ADV041") if is_settled else ("ADV041",)
+    findings = [f for f in target_result.findings if f.code not in codes or f.subject]
+    findings += check_known_effect(scope)
     is_loss = verdict.speed is None or verdict.speed.speedup < 1 - verdict.tolerance
     if is_settled and verdict.outcome == "worse" and is_loss:
-        scope = Scope(case=case, state=case.head, policy=policy)
         findings.append(scope.finding("ADV007", _loss_text(verdict), package=_slowest(target_result)))
     return replace(target_result, verdict=verdict, findings=tuple(findings))
 

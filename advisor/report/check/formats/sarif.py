@@ -91,7 +91,7 @@ def _result(finding: Finding, gate_result: GateResult) -> dict[str, Any]:
         "artifactLocation": {"uri": quote(finding.place.path or gate_result.policy.path), "uriBaseId": "%SRCROOT%"},
         "region": {"startLine": finding.place.line or 1},
     }
-    # GitHub refuses results without a location.
+    # GitHub refuses a file with a result without a location: https://github.com/github/codeql-action/issues/2459.
     return {**entry, "locations": [{"physicalLocation": location}]}
 
 
