@@ -147,7 +147,7 @@ def _with_verdict(target_result: TargetResult, policy: GatePolicy, verdict: Chan
     case = target_result.case
     scope = Scope(case=case, state=case.head, policy=policy, verdict=verdict)
     is_settled = verdict.is_measured and verdict.outcome != "not-known"
-    # An undecided measurement leaves a predicted loss, and says anew what is not known.
+    # An undecided measurement leaves a predicted loss. What is not known is the measured interval then.
     codes = ("ADV007", "ADV041") if is_settled else ("ADV041",)
     findings = [f for f in target_result.findings if f.code not in codes or f.subject]
     findings += check_known_effect(scope)
