@@ -134,7 +134,7 @@ def empty_knowledge(first_knowledge: Path) -> Path:
             with closing(sqlite3.connect(unfinished, isolation_level=None)) as target:
                 with closing(sqlite3.connect(first_knowledge)) as source:
                     source.backup(target)
-                for table in ("observation", "stack_package", "stack", "hardware", "block", "derived"):
+                for table in ("observation", "stack_package", "stack", "hardware", "block", "coverage", "derived"):
                     target.execute(f"DELETE FROM {table}")
                 target.execute("VACUUM")
             unfinished.rename(path)

@@ -21,13 +21,15 @@ of the observations that they were computed from. They can be deleted at any tim
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from knowledge.domain.errors import UnavailableError
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
+from knowledge.domain.stack import Stack
 
 
 class KnowledgeBaseError(UnavailableError):
@@ -129,6 +131,29 @@ class Content:
     indicators: tuple[tuple[str, int], ...]
 
 
+DIMENSIONS = ("hardware", "framework", "indicator", "label", "device", "block", "source")
+"""Dimensions by which observations are counted; ``hardware`` is the identity of a machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """Number of observations with equal values of some dimensions.
+
+    Attributes:
+        key: Values of the dimensions that were asked for, in their order.
+        observations: Number of observations.
+        succeeded: Number of those with the status ``ok``.
+        first: Start time of the first observation, ISO 8601.
+        newest: Start time of the newest observation, ISO 8601.
+    """
+
+    key: tuple[str, ...]
+    observations: int
+    succeeded: int
+    first: str
+    newest: str
+
+
 class KnowledgeBase(Protocol):
     """Interface of a knowledge base."""
 
@@ -181,8 +206,36 @@ class KnowledgeBase(Protocol):
         block: str | None = None,
         indicator: str | None = None,
         rounds: Collection[int] | None = None,
+        arms: Collection[int] | None = None,
+        label: str | None = None,
     ) -> Iterator[Observation]:
-        """Yield the observations to which all conditions apply, in order of block, round, arm and indicator."""
+        """Yield the observations to which all conditions apply, in order of block, round, arm and indicator.
+
+        ``label`` is the label of the indicator run.
+        """
+
+    def find_observation(self, identity: str) -> Observation | None:
+        """Return the observation with an identity, or with a unique prefix of at least 8 characters.
+
+        The result is ``None`` if there is no such observation, or more than one.
+        """
+
+    def machine(self, identity: str) -> HardwareProfile | None:
+        """Return the hardware profile of a machine with observations, or ``None`` if there is none."""
+
+    def stack(self, identity: str) -> Stack | None:
+        """Return a measured stack, or ``None`` if there is none with this identity."""
+
+    def coverage(self, by: Sequence[str], **where: str) -> tuple[Coverage, ...]:
+        """Count the observations by some of the ``DIMENSIONS``, sorted by key; fast for any number of observations.
+
+        Args:
+            by: The dimensions.
+            where: Required values of dimensions.
+
+        Raises:
+            InputError: If a dimension is unknown.
+        """
 
     def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
         """Return summaries of all blocks or of those with some names, by name; fast for any number of observations."""

@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, select, update
@@ -13,12 +14,14 @@ from sqlalchemy import Connection, Table, select, update
 from knowledge.domain.identity import canonical_json, hash_of_text
 from knowledge.domain.observation import Observation
 from knowledge.store import tables
+from knowledge.store.coverage import COUNTED, Counts, add_to_coverage
 from knowledge.store.removal import change_blocks, forget_removal
 
 _BATCH = 2000
 COLUMNS = tuple(column.name for column in tables.observation.columns)
 """Columns of an observation; the last one is the number of the shipped file."""
 _BLOCK = COLUMNS.index("block")
+_counted = itemgetter(*map(COLUMNS.index, COUNTED))
 
 Row = tuple[Any, ...]
 """Values of one row, in the order of the table's columns."""
@@ -97,6 +100,7 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str, *, own:
     """Insert rows that are not stored yet, with their stacks and machines; return the numbers of new and old ones."""
     iterator = iter(entries)
     new_by_block: dict[str, list[str]] = defaultdict(list)
+    counts = Counts()
     stored: set[str] = set()
     # Without stored observations, only those of this call need to be looked up.
     has_rows = connection.execute(select(tables.observation.c.id).limit(1)).first() is not None
@@ -116,9 +120,11 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str, *, own:
         _insert(connection, tables.observation, [rows[identity] for identity in missing])
         for identity in missing:
             new_by_block[rows[identity][_BLOCK]].append(identity)
+            counts.add(_counted(rows[identity]))
         added += len(missing)
         total += len(batch)
     change_blocks(connection, new_by_block, source=source)
+    add_to_coverage(connection, counts)
     if own:
         forget_removal(connection, new_by_block)
     return added, total - added

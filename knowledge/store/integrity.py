@@ -1,10 +1,11 @@
-"""Integrity check of a knowledge base: every record against its hash."""
+"""Integrity check of a knowledge base: every record against its hash, and the summaries against the records."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection, Table, select
@@ -15,6 +16,7 @@ from knowledge.domain.stack import Stack
 from knowledge.exchange.files import check_observation, checked, first_line, observation_from
 from knowledge.records import value_from
 from knowledge.store import tables
+from knowledge.store.coverage import COUNTED, Counts, blocks_with_other_counts
 from knowledge.store.ingest import COLUMNS, row_of
 from knowledge.store.state_hash import EMPTY, combine
 
@@ -31,15 +33,21 @@ def find_damage(connection: Connection) -> Iterator[str]:
     yield from _read_documents(connection, tables.hardware, machines, HardwareProfile)
     digests: dict[str, str] = defaultdict(lambda: EMPTY)
     counts: dict[str, int] = defaultdict(int)
+    coverage = Counts()
     for row in connection.execute(select(tables.observation)).mappings():
         digests[row["block"]] = combine(digests[row["block"]], [row["id"]])
         counts[row["block"]] += 1
+        # A damaged document is reported below.
+        with suppress(ValueError):
+            coverage.add([row[name] for name in COUNTED])
         yield from _check(dict(row), stacks, machines)
     recorded = {row.name: (row.observations, row.digest) for row in connection.execute(select(tables.block))}
     for name in sorted(recorded.keys() | counts.keys()):
         if recorded.get(name) != (counts.get(name, 0), digests.get(name, EMPTY)):
             count = recorded.get(name, (0,))[0]
             yield f"block `{name}` is recorded with {count} observations, and has {counts.get(name, 0)}"
+    for name in blocks_with_other_counts(connection, coverage):
+        yield f"the coverage of block `{name}` does not match its observations"
 
 
 def _read_documents(connection: Connection, table: Table, values: dict[str, Any], kind: Any) -> Iterator[str]:

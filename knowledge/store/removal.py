@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, select, update
 
 from knowledge.store import tables
+from knowledge.store.coverage import recount
 from knowledge.store.state_hash import EMPTY, combine
 
 
 def delete_observations(connection: Connection, condition: ColumnElement[bool]) -> frozenset[str]:
     """Delete the observations that satisfy a condition, and return their identities.
 
-    Counts and digests of their blocks are corrected. Call :func:`delete_unused` afterwards.
+    Counts, digests and coverage of their blocks are corrected. Call :func:`delete_unused` afterwards.
     """
     table = tables.observation
     removed: dict[str, list[str]] = defaultdict(list)
@@ -22,6 +23,7 @@ def delete_observations(connection: Connection, condition: ColumnElement[bool]) 
         removed[name].append(identity)
     connection.execute(delete(table).where(condition))
     change_blocks(connection, removed, sign=-1)
+    recount(connection, removed)
     return frozenset(identity for identities in removed.values() for identity in identities)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
+from string import hexdigits
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, Engine, Select, Table, delete, func, insert, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from knowledge.domain.errors import InputError
@@ -22,6 +23,7 @@ from knowledge.records import value_from
 from knowledge.store import tables
 from knowledge.store.base import (
     Content,
+    Coverage,
     IngestResult,
     KnowledgeBase,
     KnowledgeBaseError,
@@ -29,6 +31,7 @@ from knowledge.store.base import (
     Source,
     StoredBlock,
 )
+from knowledge.store.coverage import label_of, read_coverage, stored_label
 from knowledge.store.ingest import absent, add_observations, mark_as_own
 from knowledge.store.integrity import find_damage
 from knowledge.store.quarantine import (
@@ -45,6 +48,8 @@ from knowledge.store.transactions import FILE_STATE, GRANT_HINT, for_reading, fo
 
 _T = TypeVar("_T")
 _BATCH = 2000
+_SHORTEST_PREFIX = 8
+_OBSERVATIONS = select(*(tables.observation.c[name] for name in ("document", "stack_id", "hardware_id")))
 _FAILURE_HINT = "check that the database is reachable, writable, unlocked and not full"
 
 
@@ -175,11 +180,11 @@ class SqlKnowledgeBase(KnowledgeBase):
         block: str | None = None,
         indicator: str | None = None,
         rounds: Collection[int] | None = None,
+        arms: Collection[int] | None = None,
+        label: str | None = None,
     ) -> Generator[Observation, None, None]:
         table = tables.observation
-        query = select(table.c.document, table.c.stack_id, table.c.hardware_id).order_by(
-            table.c.block, table.c.round, table.c.slot, table.c.indicator, table.c.id
-        )
+        query = _OBSERVATIONS.order_by(table.c.block, table.c.round, table.c.slot, table.c.indicator, table.c.id)
         if frameworks is not None:
             query = query.where(table.c.framework.in_(sorted(frameworks)))
         if block is not None:
@@ -188,16 +193,30 @@ class SqlKnowledgeBase(KnowledgeBase):
             query = query.where(table.c.indicator == indicator)
         if rounds is not None:
             query = query.where(table.c.round.in_(sorted(rounds)))
-        stacks: dict[str, Stack] = {}
-        machines: dict[str, HardwareProfile] = {}
+        if arms is not None:
+            query = query.where(table.c.slot.in_(sorted(arms)))
+        if label is not None:
+            label = stored_label(label)
+            summary = tables.coverage
+            query = query.where(table.c.indicator.in_(select(summary.c.indicator).where(summary.c.label == label)))
         with self._read() as connection:
-            for document, stack_id, hardware_id in connection.execute(query):
-                if stack_id not in stacks:
-                    stacks[stack_id] = value_from(Stack, _document(connection, tables.stack, stack_id))
-                if hardware_id not in machines:
-                    record = _document(connection, tables.hardware, hardware_id)
-                    machines[hardware_id] = value_from(HardwareProfile, record)
-                yield observation_from(json.loads(document), stack=stacks[stack_id], hardware=machines[hardware_id])
+            yield from _observations(connection, query, label)
+
+    def find_observation(self, identity: str) -> Observation | None:
+        if len(identity) < _SHORTEST_PREFIX or not set(identity) <= set(hexdigits.lower()):
+            return None
+        column = tables.observation.c.id
+        # Of the characters of an identity, none comes after `f`.
+        query = _OBSERVATIONS.where(column >= identity, column < f"{identity}g").limit(2)
+        with self._read() as connection:
+            observations = tuple(_observations(connection, query))
+        return observations[0] if len(observations) == 1 else None
+
+    def machine(self, identity: str) -> HardwareProfile | None:
+        return next(self._values(tables.hardware, HardwareProfile, tables.hardware.c.id == identity), None)
+
+    def stack(self, identity: str) -> Stack | None:
+        return next(self._values(tables.stack, Stack, tables.stack.c.id == identity), None)
 
     def stacks(self) -> Iterator[Stack]:
         """Yield all measured stacks, ordered by identity."""
@@ -207,10 +226,16 @@ class SqlKnowledgeBase(KnowledgeBase):
         """Yield the hardware profiles of all machines with observations, ordered by identity."""
         return self._values(tables.hardware, HardwareProfile)
 
-    def _values(self, table: Table, kind: type[_T]) -> Iterator[_T]:
+    def _values(self, table: Table, kind: type[_T], *conditions: ColumnElement[bool]) -> Iterator[_T]:
+        query = select(table.c.document).where(*conditions).order_by(table.c.id)
         with self._read() as connection:
-            for document in connection.execute(select(table.c.document).order_by(table.c.id)).scalars():
+            for document in connection.execute(query).scalars():
                 yield value_from(kind, json.loads(document))
+
+    def coverage(self, by: Sequence[str], **where: str) -> tuple[Coverage, ...]:
+        with self._read() as connection:
+            # Sorted here: databases sort text differently.
+            return tuple(sorted(read_coverage(connection, by, where), key=lambda entry: entry.key))
 
     def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
         with self._read() as connection:
@@ -257,8 +282,9 @@ class SqlKnowledgeBase(KnowledgeBase):
             connection.execute(insert(table), rows)
 
     def content(self) -> Content:
-        table = tables.observation
+        table = tables.coverage
         name = table.c.indicator + " " + table.c.backend + "/" + table.c.device
+        number = func.sum(table.c.observations)
         with self._read() as connection:
             blocks = _blocks(connection)
             digest = EMPTY
@@ -268,8 +294,8 @@ class SqlKnowledgeBase(KnowledgeBase):
             def count(counted: Table) -> int:
                 return int(connection.execute(select(func.count()).select_from(counted)).scalar_one())
 
-            by_status = connection.execute(select(table.c.status, func.count()).group_by(table.c.status)).all()
-            by_indicator = connection.execute(select(name, func.count()).group_by(name)).all()
+            by_status = connection.execute(select(table.c.status, number).group_by(table.c.status)).all()
+            by_indicator = connection.execute(select(name, number).group_by(name)).all()
             return Content(
                 address=self.address,
                 revision=_revision(connection),
@@ -363,6 +389,23 @@ def _blocks(connection: Connection, names: Collection[str] | None = None) -> tup
     return tuple(
         StoredBlock(name=n, observations=o, digest=d, source=s, trust=t) for n, o, d, s, t in sorted(map(tuple, rows))
     )
+
+
+def _observations(
+    connection: Connection, query: Select[tuple[str, str, str]], label: str | None = None
+) -> Iterator[Observation]:
+    """Yield the observations of a query of ``_OBSERVATIONS``; with a stored label, only those of such runs."""
+    stacks: dict[str, Stack] = {}
+    machines: dict[str, HardwareProfile] = {}
+    for document, stack_id, hardware_id in connection.execute(query):
+        if label is not None and label_of(document) != label:
+            continue
+        if stack_id not in stacks:
+            stacks[stack_id] = value_from(Stack, _document(connection, tables.stack, stack_id))
+        if hardware_id not in machines:
+            record = _document(connection, tables.hardware, hardware_id)
+            machines[hardware_id] = value_from(HardwareProfile, record)
+        yield observation_from(json.loads(document), stack=stacks[stack_id], hardware=machines[hardware_id])
 
 
 def _document(connection: Connection, table: Table, identity: str) -> Any:

@@ -1,7 +1,8 @@
 """The tables of the knowledge base.
 
 In ``observation``, ``stack`` and ``hardware``, the column ``document`` holds the whole record as JSON and is
-authoritative; the other columns are copies of the fields that queries filter by.
+authoritative; the other columns are copies of the fields that queries filter by. ``block`` and ``coverage`` summarise
+``observation``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sqlalchemy import (
 
 FIRST = "0101"
 """Revision of the tables of version 0.1.0."""
-HEAD = "0101"
+HEAD = "0102"
 """Newest revision of the tables; the migrations lead here."""
 
 metadata = MetaData(
@@ -95,6 +96,29 @@ block = Table(
     Column("observations", Integer, nullable=False),
     Column("digest", String(64), nullable=False),
     Column("source", String(128), nullable=False, server_default=""),
+)
+
+# Compared as Python compares text, in every database.
+_TIME = String(32).with_variant(String(32, collation="C"), "postgresql")
+
+coverage = Table(
+    "coverage",
+    metadata,
+    # Hash of the columns up to the label, for each of which there is one row.
+    Column("id", String(64), primary_key=True),
+    Column("block", String(128), nullable=False),
+    Column("hardware_id", String(64), nullable=False),
+    Column("framework", String(128), nullable=False),
+    Column("indicator", String(64), nullable=False),
+    Column("backend", String(32), nullable=False),
+    Column("device", String(16), nullable=False),
+    Column("status", String(32), nullable=False),
+    Column("label", Text, nullable=False),
+    Column("observations", Integer, nullable=False),
+    # Start times of the first and of the newest observation.
+    Column("first", _TIME, nullable=False),
+    Column("newest", _TIME, nullable=False),
+    Index("ix_coverage_block", "block"),
 )
 
 source = Table(

@@ -200,7 +200,7 @@ def test_pruned_blocks_stay_removed_even_if_they_ship(
 ) -> None:
     # To verify all shipped observations takes long.
     with closing(sqlite3.connect(knowledge_file)) as connection, connection:
-        for table, column in (("observation", "block"), ("block", "name")):
+        for table, column in (("observation", "block"), ("block", "name"), ("coverage", "block")):
             connection.execute(f"DELETE FROM {table} WHERE {column} NOT LIKE 'mlperf-training-v0.%'")
     write(tmp_path / "o.jsonl")
     advisor_here("knowledge", "import", "o.jsonl")

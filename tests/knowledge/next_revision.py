@@ -8,11 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from knowledge.store import engine
+from knowledge.store.tables import HEAD
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OLDER = FIXTURES / "databases" / "0101.sqlite.gz"
 """A knowledge base of version 0.1.0."""
-NEXT = "0102"
+NEWEST = FIXTURES / "databases" / f"{HEAD}.sqlite.gz"
+"""A knowledge base whose tables this program uses as they are."""
+NEXT = "0103"
 """The revision, which adds the table `note`."""
 REVISIONS = f"{engine.REVISIONS} {FIXTURES / 'next_revision'}"
 
@@ -33,7 +36,7 @@ def installed() -> Iterator[None]:
         vars(engine).update(before)
 
 
-def older_knowledge(path: Path) -> Path:
+def older_knowledge(path: Path, file: Path = OLDER) -> Path:
     """Write a knowledge base whose tables are older than the revision."""
-    path.write_bytes(gzip.decompress(OLDER.read_bytes()))
+    path.write_bytes(gzip.decompress(file.read_bytes()))
     return path

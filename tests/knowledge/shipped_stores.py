@@ -34,7 +34,7 @@ def content_of(file: ShippedFile) -> list[Observation]:
 
 def rows(store: SqlKnowledgeBase) -> dict[str, list[tuple[Any, ...]]]:
     """Return the rows of all tables with observations, as they are stored, but not what brought an observation."""
-    stored = (tables.hardware, tables.stack, tables.stack_package, tables.observation, tables.block)
+    stored = (tables.hardware, tables.stack, tables.stack_package, tables.observation, tables.block, tables.coverage)
     columns = {table.name: [column for column in table.columns if column.name != "shipped"] for table in stored}
     with store._engine.connect() as connection:
         return {

@@ -92,7 +92,7 @@ def test_an_account_without_rights_on_new_tables_reads_until_they_are_granted(
     if by_default:
         execute(f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {ALL} ON TABLES TO ROLE")
 
-    with pytest.raises(KnowledgeBaseError, match="its tables of revision 0101 are older than this") as caught:
+    with pytest.raises(KnowledgeBaseError, match="its tables of revision 0102 are older than this") as caught:
         open_knowledge_base(account, shipped=False)
     assert "let the owner of the tables run `advisor knowledge status`" in str(caught.value.hint)
     open_knowledge_base(owner, shipped=False).close()
@@ -128,7 +128,7 @@ def test_an_import_does_not_migrate_the_imported_database(server: Server, reques
         assert list(store.observations()) == [observation()]
     request.getfixturevalue("next_revision")
 
-    with pytest.raises(KnowledgeBaseError, match="its tables of revision 0101 are older"), open_import_source(owner):
+    with pytest.raises(KnowledgeBaseError, match="its tables of revision 0102 are older"), open_import_source(owner):
         pass
 
     with open_knowledge_base(owner, shipped=False) as store:

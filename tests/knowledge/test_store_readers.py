@@ -19,7 +19,7 @@ from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.state_hash import state_hash
-from tests.knowledge.next_revision import older_knowledge
+from tests.knowledge.next_revision import NEWEST, older_knowledge
 from tests.knowledge.samples import observation
 
 READER = """
@@ -140,7 +140,7 @@ def test_a_file_in_the_old_journal_mode_is_changed_when_it_is_opened(tmp_path: P
 def test_a_file_that_is_read_in_the_old_journal_mode_can_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = older_knowledge(tmp_path / "k.sqlite")
+    path = older_knowledge(tmp_path / "k.sqlite", NEWEST)
     monkeypatch.setattr(sqlite_file, "PATIENCE_MS", 10)
     with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN")

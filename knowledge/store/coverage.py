@@ -1,0 +1,150 @@
+"""The table `coverage`: how many observations each block has of each kind, corrected by every change.
+
+A kind is a machine, a framework, the label of an indicator run and a status. A query of the table takes as long as there
+are kinds, not observations. All functions need the write lock, except those that read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, case, delete, func, select, text
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.identity import content_hash
+from knowledge.domain.observation import IndicatorRun
+from knowledge.store import tables
+from knowledge.store.base import DIMENSIONS, Coverage
+
+COUNTED = ("block", "hardware_id", "framework", "indicator", "backend", "device", "status", "started_at", "document")
+"""Columns of an observation that the summary depends on."""
+
+_COLUMNS = {
+    **{name: tables.coverage.c[name] for name in ("framework", "indicator", "label", "device", "block")},
+    "hardware": tables.coverage.c.hardware_id,
+    "source": tables.block.c.source,
+}
+"""Column of each dimension."""
+# Both marks occur once in canonical JSON: in strings, quotes are escaped, and no other field but `indicator` has an
+# object for this key, or contains an object that `loops` follows.
+_RUN = '"indicator":{'
+_AFTER_RUN = ',"loops":'
+_SUM = """
+    INSERT INTO coverage (id, block, hardware_id, framework, indicator, backend, device, status, label, observations,
+        first, newest)
+    VALUES (:id, :block, :hardware_id, :framework, :indicator, :backend, :device, :status, :label, :observations,
+        :first, :newest)
+    ON CONFLICT (id) DO UPDATE SET
+        observations = coverage.observations + excluded.observations,
+        first = CASE WHEN excluded.first < coverage.first THEN excluded.first ELSE coverage.first END,
+        newest = CASE WHEN excluded.newest > coverage.newest THEN excluded.newest ELSE coverage.newest END
+"""
+
+
+class Counts:
+    """Number, first and newest start time of observations, by block and kind."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, ...], tuple[int, str, str]] = {}
+
+    def add(self, values: Sequence[Any]) -> None:
+        """Count an observation, by the values of the columns ``COUNTED``.
+
+        Raises:
+            ValueError: If the document is damaged.
+        """
+        *kind, started_at, document = values
+        key = (*kind, label_of(document))
+        count, first, newest = self._entries.get(key, (0, started_at, started_at))
+        self._entries[key] = count + 1, min(first, started_at), max(newest, started_at)
+
+    def rows(self) -> Iterator[tuple[str | int, ...]]:
+        """Yield the rows of the table that these observations alone would have."""
+        for key, numbers in self._entries.items():
+            # A short key: a label has any length, and PostgreSQL limits that of an index entry.
+            yield content_hash(key), *key, *numbers
+
+
+def label_of(document: str) -> str:
+    """Return the label of the indicator run in the document of an observation, as it is stored.
+
+    Raises:
+        ValueError: If the document is damaged.
+    """
+    start = document.index(_RUN) + len(_RUN) - 1
+    return _label(document[start : document.index("}" + _AFTER_RUN, start) + 1])
+
+
+@lru_cache(maxsize=4096)
+def _label(run: str) -> str:
+    """Return the label of an indicator run as JSON: few runs have thousands of observations."""
+    try:
+        return stored_label(IndicatorRun(**json.loads(run)).label)
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"not an indicator run: {error}") from None
+
+
+def stored_label(label: str) -> str:
+    """Return a label as it is stored: PostgreSQL has no text with the character NUL."""
+    return label.replace("\0", "\ufffd")
+
+
+def add_to_coverage(connection: Connection, counts: Counts) -> None:
+    """Add numbers of new observations to the summary."""
+    names = tables.coverage.columns.keys()
+    if rows := [dict(zip(names, row, strict=True)) for row in counts.rows()]:
+        connection.execute(text(_SUM), sorted(rows, key=lambda row: str(row["id"])))
+
+
+def recount(connection: Connection, blocks: Iterable[str]) -> None:
+    """Count the observations of blocks again: after a deletion, the first and the newest are others."""
+    stored, summary = tables.observation, tables.coverage
+    for name in sorted(blocks):
+        counts = Counts()
+        for row in connection.execute(select(*(stored.c[column] for column in COUNTED)).where(stored.c.block == name)):
+            counts.add(row)
+        connection.execute(delete(summary).where(summary.c.block == name))
+        add_to_coverage(connection, counts)
+
+
+def blocks_with_other_counts(connection: Connection, counts: Counts) -> list[str]:
+    """Return the names of the blocks whose summary does not match the counts of all observations."""
+    stored = set(map(tuple, connection.execute(select(tables.coverage))))
+    return sorted({str(row[1]) for row in stored ^ set(counts.rows())})
+
+
+def read_coverage(connection: Connection, by: Sequence[str], where: Mapping[str, str]) -> Iterator[Coverage]:
+    """Yield the numbers of observations by some dimensions, in no order.
+
+    Raises:
+        InputError: If a dimension is unknown.
+    """
+    if unknown := sorted({*by, *where} - set(DIMENSIONS)):
+        names = ", ".join(f"`{name}`" for name in DIMENSIONS)
+        raise InputError(f"`{unknown[0]}` is not a dimension of the coverage", hint=f"the dimensions are {names}")
+    table = tables.coverage
+    columns = [_COLUMNS[name] for name in by]
+    numbers = (
+        func.sum(table.c.observations),
+        func.sum(case((table.c.status == "ok", table.c.observations), else_=0)),
+        func.min(table.c.first),
+        func.max(table.c.newest),
+    )
+    query = select(*columns, *numbers).group_by(*columns)
+    if "source" in {*by, *where}:
+        query = query.select_from(table.join(tables.block, tables.block.c.name == table.c.block))
+    for name, value in where.items():
+        query = query.where(_COLUMNS[name] == (stored_label(value) if name == "label" else value))
+    for *key, observations, succeeded, first, newest in connection.execute(query):
+        # Without dimensions, there is one row, even without observations.
+        if first is not None:
+            yield Coverage(
+                key=tuple(key),
+                observations=int(observations),
+                succeeded=int(succeeded),
+                first=first,
+                newest=newest,
+            )
