@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import Connection, Table, select
@@ -37,17 +36,17 @@ def find_damage(connection: Connection) -> Iterator[str]:
     for row in connection.execute(select(tables.observation)).mappings():
         digests[row["block"]] = combine(digests[row["block"]], [row["id"]])
         counts[row["block"]] += 1
-        # A damaged document is reported below.
-        with suppress(ValueError):
+        sentences = list(_check(dict(row), stacks, machines))
+        yield from sentences
+        if not sentences:
             coverage.add([row[name] for name in COUNTED])
-        yield from _check(dict(row), stacks, machines)
     recorded = {row.name: (row.observations, row.digest) for row in connection.execute(select(tables.block))}
     for name in sorted(recorded.keys() | counts.keys()):
         if recorded.get(name) != (counts.get(name, 0), digests.get(name, EMPTY)):
             count = recorded.get(name, (0,))[0]
             yield f"block `{name}` is recorded with {count} observations, and has {counts.get(name, 0)}"
     for name in blocks_with_other_counts(connection, coverage):
-        yield f"the coverage of block `{name}` does not match its observations"
+        yield f"the coverage of block `{name}` does not match its intact observations"
 
 
 def _read_documents(connection: Connection, table: Table, values: dict[str, Any], kind: Any) -> Iterator[str]:

@@ -49,7 +49,8 @@ from knowledge.store.transactions import FILE_STATE, GRANT_HINT, for_reading, fo
 _T = TypeVar("_T")
 _BATCH = 2000
 _SHORTEST_PREFIX = 8
-_OBSERVATIONS = select(*(tables.observation.c[name] for name in ("document", "stack_id", "hardware_id")))
+_COLUMNS = tables.observation.c
+_OBSERVATIONS = select(_COLUMNS.document, _COLUMNS.stack_id, _COLUMNS.hardware_id)
 _FAILURE_HINT = "check that the database is reachable, writable, unlocked and not full"
 
 
@@ -392,7 +393,7 @@ def _blocks(connection: Connection, names: Collection[str] | None = None) -> tup
 
 
 def _observations(
-    connection: Connection, query: Select[tuple[str, str, str]], label: str | None = None
+    connection: Connection, query: Select[tuple[Any, Any, Any]], label: str | None = None
 ) -> Iterator[Observation]:
     """Yield the observations of a query of ``_OBSERVATIONS``; with a stored label, only those of such runs."""
     stacks: dict[str, Stack] = {}

@@ -109,10 +109,10 @@ coverage = Table(
     Column("block", String(128), nullable=False),
     Column("hardware_id", String(64), nullable=False),
     Column("framework", String(128), nullable=False),
+    Column("status", String(32), nullable=False),
     Column("indicator", String(64), nullable=False),
     Column("backend", String(32), nullable=False),
     Column("device", String(16), nullable=False),
-    Column("status", String(32), nullable=False),
     Column("label", Text, nullable=False),
     Column("observations", Integer, nullable=False),
     # Start times of the first and of the newest observation.
