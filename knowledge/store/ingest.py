@@ -117,10 +117,11 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str, *, own:
         else:
             missing = sorted(rows.keys() - added_here)
             added_here.update(missing)
-        _insert(connection, tables.observation, [rows[identity] for identity in missing])
+        new = [rows[identity] for identity in missing]
+        _insert(connection, tables.observation, new)
+        counts.add(map(_counted, new))
         for identity in missing:
             new_by_block[rows[identity][_BLOCK]].append(identity)
-            counts.add(_counted(rows[identity]))
         added += len(missing)
         total += len(batch)
     change_blocks(connection, new_by_block, source=source)

@@ -39,7 +39,7 @@ def find_damage(connection: Connection) -> Iterator[str]:
         sentences = list(_check(dict(row), stacks, machines))
         yield from sentences
         if not sentences:
-            coverage.add([row[name] for name in COUNTED])
+            coverage.add([[row[name] for name in COUNTED]])
     recorded = {row.name: (row.observations, row.digest) for row in connection.execute(select(tables.block))}
     for name in sorted(recorded.keys() | counts.keys()):
         if recorded.get(name) != (counts.get(name, 0), digests.get(name, EMPTY)):
