@@ -46,7 +46,7 @@ _SUM = """
 """
 
 
-class Counts:
+class KindCounts:
     """Start times of observations by block and kind."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def stored_label(label: str) -> str:
     return label.replace("\0", "\ufffd")
 
 
-def add_to_coverage(connection: Connection, counts: Counts) -> None:
+def add_to_coverage(connection: Connection, counts: KindCounts) -> None:
     """Add numbers of new observations to the summary."""
     names = tables.coverage.columns.keys()
     if rows := [dict(zip(names, row, strict=True)) for row in counts.rows()]:
@@ -112,14 +112,14 @@ def recount(connection: Connection, blocks: Iterable[str]) -> None:
     """Count the observations of blocks again: after a deletion, another one may be the first or the newest."""
     stored, summary = tables.observation, tables.coverage
     for name in sorted(blocks):
-        counts = Counts()
+        counts = KindCounts()
         columns = (stored.c[column] for column in COUNTED)
         counts.add(connection.execute(select(*columns).where(stored.c.block == name)))
         connection.execute(delete(summary).where(summary.c.block == name))
         add_to_coverage(connection, counts)
 
 
-def blocks_with_other_counts(connection: Connection, counts: Counts) -> list[str]:
+def blocks_with_other_counts(connection: Connection, counts: KindCounts) -> list[str]:
     """Return the names of the blocks whose summary does not match the counts of all observations."""
     stored = set(map(tuple, connection.execute(select(tables.coverage))))
     return sorted({str(row[1]) for row in stored ^ set(counts.rows())})

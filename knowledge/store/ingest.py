@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, select, update
 from knowledge.domain.identity import canonical_json, hash_of_text
 from knowledge.domain.observation import Observation
 from knowledge.store import tables
-from knowledge.store.coverage import COUNTED, Counts, add_to_coverage
+from knowledge.store.coverage import COUNTED, KindCounts, add_to_coverage
 from knowledge.store.removal import change_blocks, forget_removal
 
 _BATCH = 2000
@@ -100,7 +100,7 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str, *, own:
     """Insert rows that are not stored yet, with their stacks and machines; return the numbers of new and old ones."""
     iterator = iter(entries)
     new_by_block: dict[str, list[str]] = defaultdict(list)
-    counts = Counts()
+    counts = KindCounts()
     stored: set[str] = set()
     # Without stored observations, only those of this call need to be looked up.
     has_rows = connection.execute(select(tables.observation.c.id).limit(1)).first() is not None

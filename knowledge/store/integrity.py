@@ -15,7 +15,7 @@ from knowledge.domain.stack import Stack
 from knowledge.exchange.files import check_observation, checked, first_line, observation_from
 from knowledge.records import value_from
 from knowledge.store import tables
-from knowledge.store.coverage import COUNTED, Counts, blocks_with_other_counts
+from knowledge.store.coverage import COUNTED, KindCounts, blocks_with_other_counts
 from knowledge.store.ingest import COLUMNS, row_of
 from knowledge.store.state_hash import EMPTY, combine
 
@@ -32,7 +32,7 @@ def find_damage(connection: Connection) -> Iterator[str]:
     yield from _read_documents(connection, tables.hardware, machines, HardwareProfile)
     digests: dict[str, str] = defaultdict(lambda: EMPTY)
     counts: dict[str, int] = defaultdict(int)
-    coverage = Counts()
+    coverage = KindCounts()
     for row in connection.execute(select(tables.observation)).mappings():
         digests[row["block"]] = combine(digests[row["block"]], [row["id"]])
         counts[row["block"]] += 1

@@ -1,6 +1,6 @@
 """Fill a knowledge base with generated observations like those of a year of a team, and measure its queries.
 
-    python -m benchmarks.generated FILE [--observations 1000000]
+    python -m benchmarks.generator FILE [--observations 1000000]
 
 A file that exists is only measured. The observations have the records and stacks of shipped ones; machines, times and
 values are invented: 30 machines measure five frameworks in blocks with a reference arm, an A/A control and rounds. Some
@@ -99,8 +99,8 @@ def frameworks() -> dict[str, Framework]:
 def machines() -> tuple[HardwareProfile, ...]:
     """Return shipped machines, as far apart in the list as possible, with names of their own."""
     profiles = [machine.profile for machine in shipped_machines().values()]
-    chosen = profiles[:: len(profiles) // MACHINES][:MACHINES]
-    return tuple(replace(profile, name=f"{profile.name}-{n:02}") for n, profile in enumerate(chosen))
+    profiles = profiles[:: len(profiles) // MACHINES][:MACHINES]
+    return tuple(replace(profile, name=f"{profile.name}-{n:02}") for n, profile in enumerate(profiles))
 
 
 def blocks(observations: int) -> Iterator[Block]:
