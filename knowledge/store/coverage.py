@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, case, delete, func, select, text
+from sqlalchemy import Connection, case, delete, func, select
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash
@@ -34,12 +34,9 @@ _COLUMNS = {
 _RUN = '"indicator":{'
 _BEFORE_RUN = len('"indicator":')
 _AFTER_RUN = '},"loops":'
+_NAMES = tables.coverage.columns.keys()
 _SUM = """
-    INSERT INTO coverage (id, block, hardware_id, framework, status, indicator, backend, device, label, observations,
-        first, newest)
-    VALUES (:id, :block, :hardware_id, :framework, :status, :indicator, :backend, :device, :label, :observations,
-        :first, :newest)
-    ON CONFLICT (id) DO UPDATE SET
+    INSERT INTO coverage ({names}) VALUES ({marks}) ON CONFLICT (id) DO UPDATE SET
         observations = coverage.observations + excluded.observations,
         first = CASE WHEN excluded.first < coverage.first THEN excluded.first ELSE coverage.first END,
         newest = CASE WHEN excluded.newest > coverage.newest THEN excluded.newest ELSE coverage.newest END
@@ -103,9 +100,11 @@ def stored_label(label: str) -> str:
 
 def add_to_coverage(connection: Connection, counts: KindCounts) -> None:
     """Add numbers of new observations to the summary."""
-    names = tables.coverage.columns.keys()
-    if rows := [dict(zip(names, row, strict=True)) for row in counts.rows()]:
-        connection.execute(text(_SUM), rows)
+    if rows := counts.rows():
+        # As the driver needs it: SQLAlchemy's own statement takes three times as long.
+        mark = "?" if connection.dialect.name == "sqlite" else "%s"
+        marks = ", ".join(mark for _ in _NAMES)
+        connection.exec_driver_sql(_SUM.format(names=", ".join(_NAMES), marks=marks), rows)
 
 
 def recount(connection: Connection, blocks: Iterable[str]) -> None:
