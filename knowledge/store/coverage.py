@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -20,9 +21,6 @@ from knowledge.domain.observation import IndicatorRun
 from knowledge.store import tables
 from knowledge.store.base import DIMENSIONS, Coverage
 
-COUNTED = ("block", "hardware_id", "framework", "status", "started_at", "document")
-"""Columns of an observation that the summary depends on."""
-
 _COLUMNS = {
     **{name: tables.coverage.c[name] for name in ("framework", "indicator", "label", "device", "block")},
     "hardware": tables.coverage.c.hardware_id,
@@ -32,8 +30,11 @@ _COLUMNS = {
 # Both marks occur once in canonical JSON: in strings, quotes are escaped, and no other field but `indicator` has an
 # object for this key, or contains an object that `loops` follows.
 _RUN = '"indicator":{'
-_BEFORE_RUN = len('"indicator":')
 _AFTER_RUN = '},"loops":'
+_BLOCK, _HARDWARE, _FRAMEWORK, _STATUS, _STARTED, _DOCUMENT = map(
+    tables.observation.columns.keys().index,
+    ("block", "hardware_id", "framework", "status", "started_at", "document"),
+)
 _NAMES = tables.coverage.columns.keys()
 _SUM = """
     INSERT INTO coverage ({names}) VALUES ({marks}) ON CONFLICT (id) DO UPDATE SET
@@ -47,25 +48,27 @@ class KindCounts:
     """Start times of observations by block and kind."""
 
     def __init__(self) -> None:
-        self._times: defaultdict[tuple[Any, ...], list[str]] = defaultdict(list)
+        self._times: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
 
     def add(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Count observations, by the values of the columns ``COUNTED``, except those with a damaged document."""
-        for block, hardware, framework, status, started_at, document in rows:
-            try:
-                run = _run_in(document)
-            except ValueError:
-                continue
-            self._times[block, hardware, framework, status, run].append(started_at)
+        """Count observations, by their whole rows, except those with a damaged document."""
+        times = self._times
+        # One loop without calls: it must not slow down the insertion of the rows.
+        for row in rows:
+            document = row[_DOCUMENT]
+            start = document.find(_RUN)
+            run = document[start : document.find(_AFTER_RUN, start)]
+            times[row[_BLOCK], row[_HARDWARE], row[_FRAMEWORK], row[_STATUS], run].append(row[_STARTED])
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return the rows of the table that these observations alone would have, ordered by their key."""
-        kinds = ((*others, *run) for *others, run in self._times)
+        times_of = defaultdict[tuple[str, ...], list[str]](list)
+        for (*others, run), times in self._times.items():
+            with suppress(ValueError):
+                # Two runs can have one label, such as with the sizes 8 and "8".
+                times_of[*others, *_names_of(run)] += times
         # The key is a hash: a label has any length, and PostgreSQL limits that of an index entry.
-        return sorted(
-            (content_hash(kind), *kind, len(times), min(times), max(times))
-            for kind, times in zip(kinds, self._times.values(), strict=True)
-        )
+        return sorted((content_hash(kind), *kind, len(some), min(some), max(some)) for kind, some in times_of.items())
 
 
 def label_of(document: str) -> str:
@@ -74,21 +77,20 @@ def label_of(document: str) -> str:
     Raises:
         ValueError: If the document is damaged.
     """
-    return _run_in(document)[-1]
-
-
-def _run_in(document: str) -> tuple[str, str, str, str]:
-    """Return name, backend, device and stored label of the indicator run in the document of an observation."""
-    start = document.index(_RUN) + _BEFORE_RUN
-    return _names_of(document[start : document.index(_AFTER_RUN, start) + 1])
+    start = document.find(_RUN)
+    return _names_of(document[start : document.find(_AFTER_RUN, start)])[-1]
 
 
 @lru_cache(maxsize=4096)
-def _names_of(text: str) -> tuple[str, str, str, str]:
-    """Return the same of an indicator run in JSON: few runs have thousands of observations."""
+def _names_of(run: str) -> tuple[str, str, str, str]:
+    """Return name, backend, device and stored label of an indicator run; few runs have thousands of observations.
+
+    Args:
+        run: The run in the document of an observation, from ``_RUN`` to ``_AFTER_RUN``.
+    """
     try:
-        run = IndicatorRun(**json.loads(text))
-        return run.name, run.backend, run.device, stored_label(run.label)
+        read = IndicatorRun(**json.loads(f"{{{run.removeprefix(_RUN)}}}"))
+        return read.name, read.backend, read.device, stored_label(read.label)
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not an indicator run: {error}") from None
 
@@ -112,8 +114,7 @@ def recount(connection: Connection, blocks: Iterable[str]) -> None:
     stored, summary = tables.observation, tables.coverage
     for name in sorted(blocks):
         counts = KindCounts()
-        columns = (stored.c[column] for column in COUNTED)
-        counts.add(connection.execute(select(*columns).where(stored.c.block == name)))
+        counts.add(connection.execute(select(stored).where(stored.c.block == name)))
         connection.execute(delete(summary).where(summary.c.block == name))
         add_to_coverage(connection, counts)
 

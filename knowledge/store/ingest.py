@@ -6,7 +6,6 @@ import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, select, update
@@ -14,14 +13,13 @@ from sqlalchemy import Connection, Table, select, update
 from knowledge.domain.identity import canonical_json, hash_of_text
 from knowledge.domain.observation import Observation
 from knowledge.store import tables
-from knowledge.store.coverage import COUNTED, KindCounts, add_to_coverage
+from knowledge.store.coverage import KindCounts, add_to_coverage
 from knowledge.store.removal import change_blocks, forget_removal
 
 _BATCH = 2000
 COLUMNS = tuple(column.name for column in tables.observation.columns)
 """Columns of an observation; the last one is the number of the shipped file."""
 _BLOCK = COLUMNS.index("block")
-_counted = itemgetter(*map(COLUMNS.index, COUNTED))
 
 Row = tuple[Any, ...]
 """Values of one row, in the order of the table's columns."""
@@ -119,7 +117,7 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str, *, own:
             added_here.update(missing)
         new = [rows[identity] for identity in missing]
         _insert(connection, tables.observation, new)
-        counts.add(map(_counted, new))
+        counts.add(new)
         for identity in missing:
             new_by_block[rows[identity][_BLOCK]].append(identity)
         added += len(missing)

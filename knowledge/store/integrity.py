@@ -15,7 +15,7 @@ from knowledge.domain.stack import Stack
 from knowledge.exchange.files import check_observation, checked, first_line, observation_from
 from knowledge.records import value_from
 from knowledge.store import tables
-from knowledge.store.coverage import COUNTED, KindCounts, blocks_with_other_counts
+from knowledge.store.coverage import KindCounts, blocks_with_other_counts
 from knowledge.store.ingest import COLUMNS, row_of
 from knowledge.store.state_hash import EMPTY, combine
 
@@ -33,13 +33,13 @@ def find_damage(connection: Connection) -> Iterator[str]:
     digests: dict[str, str] = defaultdict(lambda: EMPTY)
     counts: dict[str, int] = defaultdict(int)
     coverage = KindCounts()
-    for row in connection.execute(select(tables.observation)).mappings():
-        digests[row["block"]] = combine(digests[row["block"]], [row["id"]])
-        counts[row["block"]] += 1
-        sentences = list(_check(dict(row), stacks, machines))
+    for row in connection.execute(select(tables.observation)):
+        digests[row.block] = combine(digests[row.block], [row.id])
+        counts[row.block] += 1
+        sentences = list(_check(dict(row._mapping), stacks, machines))
         yield from sentences
         if not sentences:
-            coverage.add([[row[name] for name in COUNTED]])
+            coverage.add([row])
     recorded = {row.name: (row.observations, row.digest) for row in connection.execute(select(tables.block))}
     for name in sorted(recorded.keys() | counts.keys()):
         if recorded.get(name) != (counts.get(name, 0), digests.get(name, EMPTY)):
