@@ -197,9 +197,10 @@ class SqlKnowledgeBase(KnowledgeBase):
         if arms is not None:
             query = query.where(table.c.slot.in_(sorted(arms)))
         if label is not None:
-            label = stored_label(label)
-            summary = tables.coverage
-            query = query.where(table.c.indicator.in_(select(summary.c.indicator).where(summary.c.label == label)))
+            label, summary = stored_label(label), tables.coverage
+            names = select(summary.c.indicator).where(summary.c.label == label)
+            names = names if block is None else names.where(summary.c.block == block)
+            query = query.where(table.c.indicator.in_(names))
         with self._read() as connection:
             yield from _observations(connection, query, label)
 
