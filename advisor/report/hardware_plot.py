@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from advisor.api.machine_choice import HardwareChoice, MachineChoice
 from advisor.api.options import ENERGY, TIME
 from advisor.report.hardware_choice import UNCLEAR_NOTE, amount_text, amounts_of, facts_of, ranked_rows, unknown_text
-from advisor.report.html import page
+from advisor.report.html import fragment, page
 from knowledge.domain.ratio import NO_GAIN, Ratio
 
 WIDTH, HEIGHT = 720.0, 420.0
@@ -22,9 +24,13 @@ _SCALES = {TIME: 3600.0, ENERGY: 3.6e6}
 
 def hardware_choice_page(choice: HardwareChoice) -> str:
     """Return the comparison as one HTML page."""
-    return page(
+    return page(f"machines for `{choice.workload}`", content(choice))
+
+
+def content(choice: HardwareChoice) -> Markup:
+    """Return the comparison without the page around it."""
+    return fragment(
         "hardware_choice.html",
-        title=f"machines for `{choice.workload}`",
         choice=choice,
         facts=facts_of(choice),
         plot=_plot(choice),

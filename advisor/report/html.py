@@ -1,7 +1,11 @@
-"""Reports as one self-contained HTML page: no network, readable without JavaScript, light and dark."""
+"""Reports as HTML: content without scripts and styles of its own, and the self-contained page around it.
+
+The page loads nothing from the network, is readable without JavaScript, and is light or dark.
+"""
 
 from __future__ import annotations
 
+import importlib.resources
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +24,11 @@ from knowledge.estimate.interface import Evidence, PredictedChange
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
 _CODE_SPAN = re.compile(r"`([^`]*)`")
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:)]")
+_TEMPLATES = importlib.resources.files("advisor.report") / "templates"
+STYLE_SHEET: str = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
+"""What the content of reports looks like."""
+SCRIPT: str = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
+"""What adds filters above long tables of reports."""
 _WIDTH = 200.0
 """Width of a plot of intervals, in SVG units."""
 
@@ -95,8 +104,11 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
     return children(PROJECT)
 
 
-def page(template: str, **values: Any) -> str:
-    """Return a page from a template; texts are escaped."""
+def fragment(template: str, **values: Any) -> Markup:
+    """Return the content of a page from a template; texts are escaped.
+
+    It has no scripts and no styles, so that it can be a part of a page with a strict content security policy.
+    """
     environment = Environment(
         loader=PackageLoader("advisor.report"),
         autoescape=True,
@@ -105,7 +117,13 @@ def page(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"code": _code_spans, "links": _links}
-    return environment.get_template(template).render(**values)
+    return Markup(environment.get_template(template).render(**values))
+
+
+def page(title: str, content: Markup) -> str:
+    """Return the self-contained page with some content."""
+    own = {"title": title, "content": content, "style_sheet": Markup(STYLE_SHEET), "script": Markup(SCRIPT)}
+    return str(fragment("page.html", **own))
 
 
 def _code_spans(text: object) -> Markup:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from markupsafe import Markup
+
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, interval_text, no_speedup_text, range_text, ratio_text, workload_text
 from advisor.report.advice import interpreters, reasons, settings, sizes, summary
 from advisor.report.advice.experiment import arm_rows
 from advisor.report.formats import Presentation
-from advisor.report.html import Interval, evidence_of, page, plot, tree
+from advisor.report.html import Interval, evidence_of, fragment, page, plot, tree
 from advisor.report.phrases import changes, changes_from_current, version_change
 from advisor.resolve.explanation.prices import Price
 from advisor.resolve.explanation.recommended_settings import gain_with_settings
@@ -21,10 +23,15 @@ _MOST_NAMES = 2
 
 
 def render(report: AdviceResult, presentation: Presentation) -> str:
-    """Return a recommendation as a page; the template `advice.html` has its sections."""
+    """Return a recommendation as a page."""
+    return page(headline(report), content(report, presentation))
+
+
+def content(report: AdviceResult, presentation: Presentation) -> Markup:
+    """Return a recommendation without the page around it; the template `advice.html` has its sections."""
     prices, prediction, stack = presentation.prices(), report.advice.prediction, report.advice.optimum.stack
     required = requirements_within(report.request.problem, report.request.source, stack)
-    return page(
+    return fragment(
         "advice.html",
         title=headline(report),
         report=report,
