@@ -334,5 +334,8 @@ def test_advice_reports_the_sizes(advisor: Advisor, index: PackageIndex, tmp_pat
     assert all(f"`{key}`" in documented for key in (*document["sizes"], *stack, *stack["packages"][0]))
     assert f"size 2 packages, {size_text(total)} to download, " in text
     assert "; current: 2 packages, " in text
-    assert '<svg class="treemap wide" viewBox="0 0 1000.0 360.0" role="img" aria-label="installed size of each package">' in page
+    assert (
+        '<svg class="treemap wide" viewBox="0 0 1000.0 360.0" role="img" aria-label="installed size of each package">'
+        in page
+    )
     assert page.count("<script") == 1, "the filter of tables, without which the page is readable"
