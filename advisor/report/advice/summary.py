@@ -241,11 +241,10 @@ def remedies(report: AdviceResult, program: str) -> Iterator[str]:
     prediction = report.advice.prediction
     is_selected = report.proposal is None and prediction.workload != BENCHMARK and not prediction.kinds
     option = f" --workload {prediction.workload}" if is_selected and prediction.workload else ""
-    if not program:
-        yield "`advisor benchmark init` proposes a benchmark of the project, which can then be measured:"
+    first = "" if program else "`advisor benchmark init` proposes a benchmark of the project; then "
     yield (
-        f"To find out: `advisor advise{option} --measure TIME` on {place}, until the choice is certain or the time is "
-        f"over. It runs {program or 'the benchmark'}. How long it takes is known after its first runs."
+        f"To find out: {first}`advisor advise{option} --measure TIME` on {place}, until the choice is certain or the "
+        f"time is over. It runs {program or 'the benchmark'}. How long it takes is known after its first runs."
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -15,6 +16,7 @@ from knowledge.domain.ratio import NO_GAIN, Ratio, WithRatio
 from knowledge.estimate.interface import Evidence
 
 _MOST_VERSIONS = 12
+_ComparedWith = Literal["newest", "recommended", "newest-measured"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,8 @@ class FrameworkVersions:
         framework: The framework.
         chosen: Its version in the recommended stack.
         reference: Its version in the stack that speeds are compared with.
-        compares_newest: Whether that is the newest stack; it is the recommended one if the newest does not run.
+        compared_with: Which stack that is: the newest one, the recommended one if the newest does not run, or the
+            recommended one with the newest measured version if neither was compared on such hardware.
         speeds: Its version, the reference, and versions that were measured, the newest first. Of each minor release at
             most one measured version is listed.
         obstacle: Why no versions are compared; empty if some are.
@@ -51,7 +54,7 @@ class FrameworkVersions:
     framework: str
     chosen: Version
     reference: Version
-    compares_newest: bool
+    compared_with: _ComparedWith
     speeds: tuple[VersionSpeed, ...]
     obstacle: str = ""
 
@@ -72,34 +75,40 @@ def framework_versions(request: ResolutionRequest, advice: Advice) -> tuple[Fram
 
 def _versions_of(name: str, request: ResolutionRequest, advice: Advice) -> FrameworkVersions:
     stack, newest = advice.optimum.stack.versions, advice.baseline.versions
-    compares_newest = name in newest and not advice.prediction.obstacle
-    reference = newest if compares_newest else stack
-    speeds: tuple[VersionSpeed, ...] = ()
-    if name in advice.basis.not_in_workload:
-        obstacle = f"`{name}` does not count for the workload"
-    else:
-        speeds = tuple(_speeds(name, request, stack, reference))
-        is_compared = len(speeds) > 1 and any(speed.is_measured for speed in speeds)
-        obstacle = "" if is_compared else f"no two versions of `{name}` that run on the target were compared"
-    return FrameworkVersions(
+    result = FrameworkVersions(
         framework=name,
         chosen=stack[name],
-        reference=reference[name],
-        compares_newest=compares_newest,
-        speeds=() if obstacle else speeds,
-        obstacle=obstacle,
+        reference=stack[name],
+        compared_with="recommended",
+        speeds=(),
+        obstacle=f"no two versions of `{name}` that run on the target were compared on such hardware",
     )
+    if name in advice.basis.not_in_workload:
+        return replace(result, obstacle=f"`{name}` does not count for the workload")
+    references: dict[_ComparedWith, Mapping[str, Version]] = {"recommended": stack}
+    if name in newest and not advice.prediction.obstacle:
+        references = {"newest": newest}
+    versions = _listed_versions(name, request, {stack[name], newest.get(name, stack[name])})
+    if measured := [v for v in versions if request.score.estimator.is_measured(name, v)]:
+        references["newest-measured"] = {**stack, name: measured[0]}
+    for kind, reference in references.items():
+        listed = [v for v in versions if kind != "recommended" or v in (stack[name], *measured)]
+        speeds = tuple(_speeds(name, listed, request, stack, reference))
+        if len(speeds) > 1 and any(speed.is_measured for speed in speeds):
+            return replace(result, reference=reference[name], compared_with=kind, speeds=speeds, obstacle="")
+    return result
 
 
 def _speeds(
     name: str,
+    versions: Iterable[Version],
     request: ResolutionRequest,
     stack: Mapping[str, Version],
     reference: Mapping[str, Version],
 ) -> Iterator[VersionSpeed]:
-    """Yield the predicted speed of each listed version; those without a prediction are left out."""
+    """Yield the predicted speed of the recommended stack with each version; those without a prediction are left out."""
     estimator, before = request.score.estimator, str(reference[name])
-    for version in _listed_versions(name, request, {stack[name], reference[name]}):
+    for version in versions:
         other = {**stack, name: version}
         prediction = estimator.predict(other, reference)
         if other == reference or prediction.is_known:

@@ -152,9 +152,9 @@ def _version_intervals(versions: FrameworkVersions) -> Iterator[Interval]:
             roles.append("the reference")
         if speed.version == versions.chosen:
             roles.append("recommended")
-        if speed.version == versions.reference and versions.compares_newest:
+        if speed.version == versions.reference and versions.compared_with == "newest":
             roles.append("newest")
-        roles.append("measured" if speed.is_measured else "estimated")
+        roles.append("measured" if speed.is_measured else "not measured")
         if speed.evidence:
             roles.append(count(len(speed.evidence), "direct comparison"))
         yield Interval(
@@ -165,13 +165,21 @@ def _version_intervals(versions: FrameworkVersions) -> Iterator[Interval]:
 def _describe_versions(versions: FrameworkVersions, prediction: Prediction) -> str:
     """Return what the speeds of the versions of a framework are compared with, and for which programs."""
     name, reference = versions.framework, versions.reference
-    if versions.compares_newest:
-        text = f"Speed of the recommended stack with each version of `{name}`, compared with the newest versions"
-    else:
-        text = f"Speed of each version of `{name}`, compared with the recommended `{name} {reference}`"
+    text = f"Speed of the recommended stack with each version of `{name}`, compared with "
+    match versions.compared_with:
+        case "newest":
+            text += "the newest versions"
+        case "recommended":
+            text += f"`{name} {reference}`, which is recommended"
+        case "newest-measured":
+            text += f"`{name} {reference}`, the newest version that was measured on such hardware"
     if len(prediction.kinds) > 1:
-        return f"{text}, each with the kind of workload for which it gains least."
-    return f"{text}{f', {workload_text(prediction)}' if prediction.workload else ''}."
+        text += ", each with the kind of workload for which it gains least"
+    elif prediction.workload:
+        text += f", {workload_text(prediction)}"
+    if versions.chosen not in {speed.version for speed in versions.speeds}:
+        text += f". `{name} {versions.chosen}`, which is recommended, was not compared"
+    return f"{text}."
 
 
 def _evidence(report: AdviceResult, versions: Sequence[FrameworkVersions]) -> list[Interval]:
