@@ -337,16 +337,6 @@ class AdviceSession:
                 )
         return prices
 
-    def program(self) -> str:
-        """Return what an experiment on the project would run, in words; empty if there is nothing to run."""
-        # Slow to import, and only HTML reports need it.
-        from advisor.api.measurements.measured_program import program_of
-
-        try:
-            return program_of(self.context).text
-        except InputError:
-            return ""
-
     def lock_texts(self, paths: Sequence[Path]) -> dict[Path, str]:
         """Return the text of a lock of the best stack for each path, whose name determines the format.
 

@@ -168,7 +168,7 @@ def test_the_measured_versions_of_the_framework_are_compared_also_if_the_newest_
     assert all(f">{number.split()[0]}</td>" in section for _, number in rows.values())
 
 
-def test_what_is_not_known_stands_at_the_top_with_what_finds_it_out(
+def test_the_top_says_what_is_not_known_and_what_finds_it_out(
     advice: str, project: Path, advisor_here: Advisor
 ) -> None:
     (project / "pyproject.toml").write_text('[tool.advisor.benchmark]\ncommand = "python train.py"\n')
