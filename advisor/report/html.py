@@ -31,9 +31,9 @@ SCRIPT: str = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
 """What adds filters above long tables of reports."""
 _EDGE = 2.0
 """Percent of the width of a plot at both sides, so that no mark is cut."""
-_TICKS = (1.005, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+_TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 """Ratios that an axis may name; it names their inverses, too."""
-_NARROWEST = 0.006
+_NARROWEST = 0.0118
 """Logarithm of the smallest ratio at the end of an axis."""
 
 
@@ -97,7 +97,7 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
         for i in intervals
     ]
     # The labels of the axis must not touch: the largest ratio that it can name, and its inverse.
-    tick = max((tick for tick in _TICKS if math.log(tick) <= 0.85 * half), default=_TICKS[0])
+    tick = max(tick for tick in _TICKS if math.log(tick) <= 0.85 * half)
     ticks = [(place(value), f"{value:.3g}") for value in (1 / tick, 1.0, tick)]
     return {"rows": rows, "ticks": ticks, "one": place(1.0), "cut": ends[-1] > half}
 

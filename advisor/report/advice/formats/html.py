@@ -130,7 +130,7 @@ def _speed(report: AdviceResult) -> tuple[str, str]:
         text, ratio = f"as without the settings below {interval_text(settings)}; {versions}", settings.ratio
     elif reason:
         is_baseline = prediction.obstacle.startswith("the baseline ")
-        return "runs on the target" if is_baseline else "speed not known", reason
+        return "the newest do not run" if is_baseline else "speed not known", reason
     elif prediction.is_same:
         stated = summary.stated_text(report)
         return "same speed", f"these are the newest versions{f' {stated}' if stated else ', as pip would install them'}"
@@ -197,11 +197,10 @@ def _evidence(report: AdviceResult, versions: Sequence[FrameworkVersions]) -> li
 def _arm_intervals(report: AdviceResult) -> Iterator[Interval]:
     """Yield the measured speed of the choice of an experiment, and of its other arms."""
     if report.experiment is not None:
-        choice, *others = report.experiment.choice, *report.experiment.arms
-        for arm in (choice, *others):
+        choice = report.experiment.choice
+        for arm in (choice, *report.experiment.arms):
             if arm.ratio is not None:
-                note = "the choice" if arm is choice else arm.verdict
-                yield Interval(label=arm_label(arm), ratio=arm.ratio, note=note)
+                yield Interval(label=arm_label(arm), ratio=arm.ratio, note="the choice" if arm is choice else "")
 
 
 def _plot_settings(rows: Sequence[settings.SettingRow]) -> dict[str, Any] | None:
