@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from advisor.api.measurements import campaigns as campaigns
     from advisor.api.measurements import experiment as experiment
     from advisor.api.measurements import history as history
+    from advisor.api.measurements import measured_program as measured_program
     from advisor.api.measurements import measurement as measurement
     from advisor.api.measurements import proposals as proposals
     from advisor.api.measurements.benchmark import measure_benchmark as measure_benchmark

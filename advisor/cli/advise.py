@@ -74,6 +74,7 @@ class AdviceOptions:
             details=self.details,
             show_code=self.show_code,
             prices=lambda: session.prices(other_pythons=()),
+            program=lambda: api.measured_program.program_text(session.context),
         )
         return ADVICE_FORMATS.render(self.format, session.result(outputs=outputs), presentation)
 

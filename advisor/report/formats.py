@@ -24,12 +24,14 @@ class Presentation:
         details: Whether to add what the report rests on.
         show_code: Whether to add the lines of code that run-time settings need.
         prices: Returns the prices of the project's constraints.
+        program: Returns what `advisor advise --measure` would run, in words; empty if there is nothing.
     """
 
     layout: Layout = field(default_factory=Layout)
     details: bool = False
     show_code: bool = False
     prices: Callable[[], Sequence[Price]] = tuple
+    program: Callable[[], str] = str
 
 
 class ReportFormat(Protocol):

@@ -6,14 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from advisor.api.machine_choice import HardwareChoice, MachineChoice
 from advisor.api.options import ENERGY, TIME
 from advisor.report.hardware_choice import UNCLEAR_NOTE, amount_text, amounts_of, facts_of, ranked_rows, unknown_text
-from advisor.report.html import page
+from advisor.report.html import fragment, page
 from knowledge.domain.ratio import NO_GAIN, Ratio
 
-WIDTH, HEIGHT = 720.0, 420.0
-"""Size of the plot in SVG units."""
+_SIZES = {"wide": (720.0, 420.0), "narrow": (360.0, 380.0)}
+"""Width and height of the plots in SVG units. The scaled picture of a narrow window must not have tiny letters."""
 _LEFT, _BOTTOM, _EDGE = 70.0, 50.0, 20.0
 _TICKS = (1, 2, 5)
 _SCALES = {TIME: 3600.0, ENERGY: 3.6e6}
@@ -22,21 +24,25 @@ _SCALES = {TIME: 3600.0, ENERGY: 3.6e6}
 
 def hardware_choice_page(choice: HardwareChoice) -> str:
     """Return the comparison as one HTML page."""
-    return page(
+    return page(f"machines for `{choice.workload}`", content(choice))
+
+
+def content(choice: HardwareChoice) -> Markup:
+    """Return the comparison without the page around it."""
+    return fragment(
         "hardware_choice.html",
-        title=f"machines for `{choice.workload}`",
         choice=choice,
         facts=facts_of(choice),
-        plot=_plot(choice),
+        plots={name: plot for name, size in _SIZES.items() if (plot := _plot(choice, *size))},
         columns=amounts_of(choice),
         rows=[(row, choice.is_dominated(row.machine)) for row in ranked_rows(choice)],
         unclear=UNCLEAR_NOTE,
-        unknown=[(machine.name, unknown_text(choice, machine)) for machine in choice.unranked],
+        unknown=[f"`{machine.name}`: {unknown_text(choice, machine)}" for machine in choice.unranked],
         impossible=[(machine.name, machine.obstacle) for machine in choice.impossible],
     )
 
 
-def _plot(choice: HardwareChoice) -> dict[str, Any] | None:
+def _plot(choice: HardwareChoice, width: float, height: float) -> dict[str, Any] | None:
     """Return the positions of machines by time and by cost, or without costs by energy; ``None`` with neither."""
     name = choice.axes[1]
     machines = [m for m in choice.ranked if m.amount(name) is not None and m.seconds is not None]
@@ -45,13 +51,13 @@ def _plot(choice: HardwareChoice) -> dict[str, Any] | None:
     first = machines[0]
     across = [_amount(choice, first, machine, TIME) for machine in machines]
     up = [_amount(choice, first, machine, name) for machine in machines]
-    x, y = _Axis(across, _LEFT, WIDTH - _EDGE), _Axis(up, HEIGHT - _BOTTOM, _EDGE)
+    x, y = _Axis(across, _LEFT, width - _EDGE), _Axis(up, height - _BOTTOM, _EDGE)
     return {
         "first": first.name,
-        "width": WIDTH,
-        "height": HEIGHT,
+        "width": width,
+        "height": height,
         "left": _LEFT,
-        "bottom": HEIGHT - _BOTTOM,
+        "bottom": height - _BOTTOM,
         "edge": _EDGE,
         "x_label": f"time{_unit(choice, TIME)}",
         "y_label": f"{name}{_unit(choice, name)}",

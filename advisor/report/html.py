@@ -1,7 +1,11 @@
-"""Reports as one self-contained HTML page: no network, readable without JavaScript, light and dark."""
+"""Reports as HTML: content without scripts and styles of its own, and the self-contained page around it.
+
+The page loads nothing from the network, is readable without JavaScript, and is light or dark.
+"""
 
 from __future__ import annotations
 
+import importlib.resources
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,17 +24,36 @@ from knowledge.estimate.interface import Evidence, PredictedChange
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
 _CODE_SPAN = re.compile(r"`([^`]*)`")
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:)]")
-_WIDTH = 200.0
-"""Width of a plot of intervals, in SVG units."""
+_TEMPLATES = importlib.resources.files("advisor.report") / "templates"
+STYLE_SHEET: str = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
+"""What the content of reports looks like."""
+SCRIPT: str = (_TEMPLATES / "report.js").read_text(encoding="utf-8")
+"""What adds filters above long tables of reports."""
+_EDGE = 2.0
+"""Percent of the width of a plot at both sides, so that no mark is cut."""
+_TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+"""Ratios that an axis may name; it names their inverses, too."""
+_NARROWEST = 0.0118
+"""Logarithm of the smallest ratio at the end of an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """One row of a plot: a label, a ratio with its interval, and a second line of the label."""
+    """One row of a plot.
+
+    Attributes:
+        label: What the ratio is for.
+        ratio: The ratio with its interval.
+        note: A second line of the label.
+        badge: A class in one word, such as ``set``; empty for none.
+        is_estimated: Whether nobody measured it; its mark is hollow.
+    """
 
     label: str
     ratio: Ratio
     note: str = ""
+    badge: str = ""
+    is_estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +68,7 @@ class TreeNode:
 
 
 def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
-    """Return the rows of a plot with their positions from 0 to 200 on a logarithmic axis; `None` without intervals.
+    """Return the rows of a plot with their positions in percent of a logarithmic axis; `None` without intervals.
 
     The axis has 1 in its middle and covers 90 % of the interval ends; longer intervals are cut at the edge, so that one
     large effect does not make all others look alike.
@@ -53,24 +76,30 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
     if not intervals:
         return None
     ends = sorted(abs(math.log(v)) for i in intervals for v in (i.ratio.low, i.ratio.high))
-    half = max(1.15 * ends[min(len(ends) - 1, int(0.9 * len(ends)))], 0.01)
+    half = max(1.15 * ends[min(len(ends) - 1, int(0.9 * len(ends)))], _NARROWEST)
 
     def place(value: float) -> float:
-        return round((1 + max(-1.0, min(1.0, math.log(value) / half))) * _WIDTH / 2, 2)
+        return round(50 + max(-1.0, min(1.0, math.log(value) / half)) * (50 - _EDGE), 2)
 
     rows = [
         {
             "label": i.label,
             "note": i.note,
-            "text": f"{ratio_text(i.ratio.speedup, 'exact')}x {interval_text(i.ratio, 'exact')}",
+            "badge": i.badge,
+            "speed": f"{ratio_text(i.ratio.speedup, 'exact')}x",
+            "interval": interval_text(i.ratio, "exact") if i.ratio.variance else "",
             "at": place(i.ratio.speedup),
             "from": place(i.ratio.low),
             "to": place(i.ratio.high),
             "kind": "faster" if i.ratio.low > 1 else "slower" if i.ratio.high < 1 else "open",
+            "is_estimated": i.is_estimated,
         }
         for i in intervals
     ]
-    return {"rows": rows, "one": place(1.0), "width": _WIDTH, "cut": ends[-1] > half}
+    # The labels of the axis must not touch: the largest ratio that it can name, and its inverse.
+    tick = max(tick for tick in _TICKS if math.log(tick) <= 0.85 * half)
+    ticks = [(place(value), f"{value:.3g}") for value in (1 / tick, 1.0, tick)]
+    return {"rows": rows, "ticks": ticks, "one": place(1.0), "cut": ends[-1] > half}
 
 
 def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...]:
@@ -95,8 +124,11 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
     return children(PROJECT)
 
 
-def page(template: str, **values: Any) -> str:
-    """Return a page from a template; texts are escaped."""
+def fragment(template: str, **values: Any) -> Markup:
+    """Return the content of a page from a template; texts are escaped.
+
+    It has no scripts and no styles, so that it can be a part of a page with a strict content security policy.
+    """
     environment = Environment(
         loader=PackageLoader("advisor.report"),
         autoescape=True,
@@ -105,7 +137,13 @@ def page(template: str, **values: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"code": _code_spans, "links": _links}
-    return environment.get_template(template).render(**values)
+    return Markup(environment.get_template(template).render(**values))
+
+
+def page(title: str, content: Markup) -> str:
+    """Return the self-contained page with some content."""
+    own = {"title": title, "content": content, "style_sheet": Markup(STYLE_SHEET), "script": Markup(SCRIPT)}
+    return str(fragment("page.html", **own))
 
 
 def _code_spans(text: object) -> Markup:
@@ -124,15 +162,13 @@ def _links(text: object) -> Markup:
 
 def evidence_of(changes: Iterable[PredictedChange]) -> list[Interval]:
     """Return the comparisons behind predicted changes."""
-    return [
-        Interval(
-            label=indicator_text(e.indicator),
-            ratio=e.ratio,
-            note=f"{change.package} {e.version} compared with {e.reference}, {_origin(e)}",
-        )
-        for change in changes
-        for e in change.evidence
-    ]
+    return [evidence_interval(change.package, e) for change in changes for e in change.evidence]
+
+
+def evidence_interval(package: str, evidence: Evidence) -> Interval:
+    """Return one comparison of versions of a package as a row of a plot."""
+    note = f"{package} {evidence.version} compared with {evidence.reference}, {_origin(evidence)}"
+    return Interval(label=indicator_text(evidence.indicator), ratio=evidence.ratio, note=note)
 
 
 def _origin(evidence: Evidence) -> str:

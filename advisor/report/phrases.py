@@ -10,7 +10,7 @@ from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.domain.target import Target
-from advisor.domain.words import count, no_speedup_text
+from advisor.domain.words import count, memory_text, no_speedup_text
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES
 from advisor.resolve.explanation.prices import differences
 from knowledge.domain.hardware import DETECTED, HardwareProfile
@@ -46,6 +46,30 @@ def _machine_parts(hardware: HardwareProfile) -> Iterator[str]:
         yield "no GPU"
     elif hardware.driver:
         yield f"driver {hardware.driver.version}"
+
+
+def hardware_rows(target: Target) -> tuple[tuple[str, str], ...]:
+    """Return what is known about the machine of a target, each fact with its name."""
+    hardware, cpu = target.hardware, target.hardware.cpu
+    model = " ".join(_TRADEMARKS.sub("", cpu.model).split())
+    cores = count(cpu.cores, "core") if cpu.cores else "number of cores not known"
+    rows = [("processor", f"{', '.join(filter(None, (model, cpu.microarchitecture, cpu.architecture)))}; {cores}")]
+    for a in hardware.accelerators:
+        facts = [f"{a.count} x {a.model}" if a.count > 1 else a.model]
+        if a.vendor == "nvidia":
+            facts.append(f"compute capability {a.compute_capability or 'not known'}")
+        memory = memory_text(a.memory_bytes)
+        facts.append(f"{memory}{' each' if a.count > 1 else ''}" if memory else "memory not known")
+        rows.append(("accelerator", ", ".join(facts)))
+    if not hardware.accelerators:
+        rows.append(("accelerator", "none"))
+    elif hardware.driver is None:
+        rows.append(("driver", "not known"))
+    else:
+        newest = hardware.driver.newest_cuda
+        rows.append(("driver", f"{hardware.driver.version}{f', CUDA up to {newest}' if newest else ''}"))
+    rows.append(("interpreter", f"CPython {target.python_minor}, {target.platform}"))
+    return tuple(rows)
 
 
 def _system(target: Target) -> str:

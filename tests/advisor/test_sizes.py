@@ -18,7 +18,7 @@ from advisor.domain.words import size_text
 from advisor.index.client import IndexClient
 from advisor.index.metadata import file_sizes
 from advisor.locks.lock import LockedFile, LockedVersion
-from advisor.report.advice.sizes import size_lines, tiles
+from advisor.report.advice.sizes import size_lines, treemap
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate
 from advisor.resolve.explanation.sizes import AdviceSizes, PackageSize, StackSizes, read_sizes
@@ -308,10 +308,11 @@ def test_the_lines_name_totals_what_is_unknown_and_the_largest() -> None:
 def test_small_packages_share_a_tile() -> None:
     stack = stack_of((100 * MB, 100 * MB), *[(MB, 10_000)] * 30, (0, 0))
 
-    drawn = tiles(stack)
+    drawn = treemap(stack)
 
-    assert [(tile.label, tile.size) for tile in drawn] == [("p0", "100 MB"), ("30 other packages", "300 kB")]
-    assert sum(tile.place.width * tile.place.height for tile in drawn) == pytest.approx(100 * 100, rel=0.001)
+    assert [(tile.label, tile.size) for tile in drawn.tiles] == [("p0", "100 MB"), ("30 other packages", "300 kB")]
+    area = sum(tile.place.width * tile.place.height for tile in drawn.tiles)
+    assert area == pytest.approx(drawn.width * drawn.height, rel=0.001)
 
 
 def test_advice_reports_the_sizes(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
@@ -333,5 +334,8 @@ def test_advice_reports_the_sizes(advisor: Advisor, index: PackageIndex, tmp_pat
     assert all(f"`{key}`" in documented for key in (*document["sizes"], *stack, *stack["packages"][0]))
     assert f"size 2 packages, {size_text(total)} to download, " in text
     assert "; current: 2 packages, " in text
-    assert '<div class="treemap wide" role="img" aria-label="installed size of each package">' in page
+    assert (
+        '<svg class="treemap wide" viewBox="0 0 1000.0 360.0" role="img" aria-label="installed size of each package">'
+        in page
+    )
     assert page.count("<script") == 1, "the filter of tables, without which the page is readable"

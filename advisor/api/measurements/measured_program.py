@@ -167,6 +167,14 @@ def program_of(context: TargetContext) -> MeasuredProgram:
     return _models(context)
 
 
+def program_text(context: TargetContext) -> str:
+    """Return what :func:`measured_program` measures for a project, in words; empty if there is nothing."""
+    try:
+        return program_of(context).text
+    except InputError:
+        return ""
+
+
 def _models(context: TargetContext) -> MeasuredProgram:
     """Return the whole models of the workload that somebody chose, or that the sources of the project name."""
     if context.workload is None:

@@ -13,6 +13,7 @@ from advisor.resolve.explanation.recommended_settings import CombinedGain, Recom
 from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.catalogue.settings import shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS, frameworks
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.numerical_effect import NumericalEffect
 from knowledge.estimate.setting_effect import MeasurementSource, SettingEffect
 
@@ -38,12 +39,14 @@ class SettingRow:
         setting: The setting as ``name=value``, with its framework if the stack has several.
         effect: Its predicted effect.
         notes: What it does to results, and what to do.
+        speeds: Its predicted speed-ups, each with what it is for: the best and the worst workload, or size of a step.
     """
 
     verdict: Literal["set", "allow", "avoid", "maybe", "have"]
     setting: str
     effect: str
     notes: tuple[str, ...] = ()
+    speeds: tuple[tuple[str, Ratio], ...] = ()
 
 
 def setting_rows(report: AdviceResult) -> tuple[tuple[SettingRow, ...], int]:
@@ -70,7 +73,8 @@ def setting_rows(report: AdviceResult) -> tuple[tuple[SettingRow, ...], int]:
         notes = [*actions, *([f"the project sets {present}"] if present else [])]
         effect = _effect_in_words(clear, len(effects))
         verdict, _ = _VERDICTS[own.status if own else None]
-        rows.append(SettingRow(verdict=verdict, setting=name, effect=effect, notes=tuple(notes)))
+        speeds = _speeds(clear, len(effects))
+        rows.append(SettingRow(verdict=verdict, setting=name, effect=effect, notes=tuple(notes), speeds=speeds))
         listed += 1
     return tuple(_with_few_warnings(rows)), len(groups) - listed
 
@@ -83,7 +87,9 @@ def _with_few_warnings(rows: Sequence[SettingRow]) -> Iterator[SettingRow]:
         if row not in hidden:
             yield row
         elif row is hidden[0]:
-            yield replace(row, setting=count(len(hidden), "more setting"), effect="slower; `--details` lists them")
+            yield replace(
+                row, setting=count(len(hidden), "more setting"), effect="slower; `--details` lists them", speeds=()
+            )
 
 
 def combined_line(recommended: Sequence[RecommendedSetting], combined: CombinedGain | None) -> str:
@@ -124,6 +130,15 @@ def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
         )
     what = "the workload and its size" if any(e.gains_from for e in clear) else "the workload"
     return f"{ratio} times as fast{base}, depending on {what}"
+
+
+def _speeds(clear: Sequence[SettingEffect], kinds: int) -> tuple[tuple[str, Ratio], ...]:
+    """Return the speed-ups that :func:`_effect_in_words` names, each with what it is for."""
+    first, last = clear[0], clear[-1]
+    if kinds == 1 and first.gains_from:
+        sizes = (first.sizes[0], first.sizes[-1])
+        return tuple((f"{flops_text(size.flops)} a step", size.ratio) for size in sizes)
+    return tuple((f"workload `{e.workload}`", e.ratio) for e in ([first] if first is last else [first, last]))
 
 
 def _precision(key: tuple[str, str], settings: TargetSettings | None) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -11,24 +12,49 @@ from advisor.domain.words import count, size_text
 from advisor.resolve.explanation.sizes import AdviceSizes, Measure, StackSizes
 from knowledge.estimate.interface import StartupTime
 
+_PARTS = re.compile(r"[^- ]+[- ]?|[- ]")
+"""Parts of a name, which may be on lines of their own."""
 _LARGEST = 3
 """Number of packages that are named if they make up most of a stack."""
-_LINE_HEIGHT, _LABEL_MARGIN = 17.0, 10.0
-"""Height of a line of a label, and of what is around it, in pixels. The browser decides whether it is wide enough."""
-_WIDE_MAP, _NARROW_MAP = (1000.0, 360.0), (340.0, 480.0)
-"""Width and height of the areas for which treemaps are laid out, in pixels; a browser stretches them in width."""
+_LINE_HEIGHT, _LABEL_MARGIN = 17.0, 7.0
+"""Height of a line of a label, and the space around it, in units of the treemap."""
+_CHARACTER = 8.2
+"""Width of a character of a label: the style sheet writes it with 13 units in a font of fixed width.
+
+In such fonts a character is 0.55 (Consolas) to 0.62 (SF Mono) times as wide as the font is high.
+"""
+_WIDE_MAP, _NARROW_MAP = (1000.0, 360.0), (320.0, 460.0)
+"""Width and height of treemaps. The scaled picture of a narrow window must not have tiny letters."""
 _SMALLEST_SHARE = 0.004
 """Packages with a smaller share of a treemap are drawn together, because nobody could see them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """One rectangle of a treemap, in percent of the whole: a package, or several; only high ones are labelled."""
+    """One rectangle of a treemap: a package, or several.
+
+    Attributes:
+        label: Name of the package.
+        size: Its size as text.
+        place: Where it is.
+        lines: Name and size as lines that fit into the rectangle; empty if they do not.
+    """
 
     label: str
     size: str
     place: Rectangle
-    labelled: bool
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treemap:
+    """A treemap with its width and height."""
+
+    width: float
+    height: float
+    tiles: tuple[Tile, ...]
+    margin: float = _LABEL_MARGIN
+    line_height: float = _LINE_HEIGHT
 
 
 def size_lines(sizes: AdviceSizes) -> Iterator[str]:
@@ -72,8 +98,8 @@ def _document(stack: StackSizes) -> dict[str, Any]:
     }
 
 
-def tiles(stack: StackSizes, *, is_narrow: bool = False) -> tuple[Tile, ...]:
-    """Return the treemap of the packages of known size, the largest first; labels have several lines if narrow."""
+def treemap(stack: StackSizes, *, is_narrow: bool = False) -> Treemap:
+    """Return the treemap of the packages of known size, the largest first."""
     width, height = _NARROW_MAP if is_narrow else _WIDE_MAP
     measure = stack.best_known
     entries = [(p.name, p.size(measure) or 0) for p in stack.largest_first if p.size(measure)]
@@ -84,20 +110,25 @@ def tiles(stack: StackSizes, *, is_narrow: bool = False) -> tuple[Tile, ...]:
         drawn.append((count(len(rest), "other package"), sum(size for _, size in rest)))
         drawn.sort(key=lambda entry: -entry[1])
     places = squarify([size for _, size in drawn], width=width, height=height)
-    return tuple(
-        Tile(
-            label=label,
-            size=size_text(size),
-            place=Rectangle(
-                x=round(100 * place.x / width, 3),
-                y=round(100 * place.y / height, 3),
-                width=round(100 * place.width / width, 3),
-                height=round(100 * place.height / height, 3),
-            ),
-            labelled=place.height >= _LINE_HEIGHT * (2 + (label.count("-") if is_narrow else 0)) + _LABEL_MARGIN,
-        )
-        for (label, size), place in zip(drawn, places, strict=True)
+    tiles = tuple(
+        Tile(label=label, size=size, place=place.rounded(), lines=_label_lines(label, size, place))
+        for (label, size), place in zip(((label, size_text(size)) for label, size in drawn), places, strict=True)
     )
+    return Treemap(width=width, height=height, tiles=tiles)
+
+
+def _label_lines(label: str, size: str, place: Rectangle) -> tuple[str, ...]:
+    """Return a name, broken after hyphens if it must be, and a size; nothing if they do not fit into a rectangle."""
+    most = int((place.width - 2 * _LABEL_MARGIN) / _CHARACTER)
+    lines = [""]
+    for part in _PARTS.findall(label):
+        if len(lines[-1]) + len(part) <= most:
+            lines[-1] += part
+        else:
+            lines.append(part)
+    lines = [*filter(None, map(str.strip, lines)), size]
+    fits = max(map(len, lines)) <= most and len(lines) * _LINE_HEIGHT + _LABEL_MARGIN <= place.height
+    return tuple(lines) if fits else ()
 
 
 def size_rows(sizes: AdviceSizes) -> list[tuple[str, str, str, str]]:
@@ -137,6 +168,10 @@ class Rectangle:
     y: float
     width: float
     height: float
+
+    def rounded(self) -> Rectangle:
+        """Return it with two decimal places."""
+        return Rectangle(**{name: round(value, 2) for name, value in asdict(self).items()})
 
 
 def squarify(values: Sequence[float], *, width: float, height: float) -> tuple[Rectangle, ...]:

@@ -21,6 +21,7 @@ from advisor.resolve.explanation.findings import CUDA_LIBRARIES, AdviceFinding
 from advisor.resolve.explanation.reasons import AVOIDED_SLOWDOWN
 from advisor.resolve.explanation.recommended_settings import gain_with_settings
 from advisor.resolve.explanation.sizes import StackSizes
+from knowledge.domain.hardware import DETECTED
 from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.interface import Prediction
 
@@ -207,6 +208,44 @@ def unknown_lines(report: AdviceResult) -> Iterator[str]:
     if basis.without_measurements:
         others = "other " if basis.measured or basis.unmeasured else ""
         yield f"the speed of {count(len(basis.without_measurements), f'{others}package')} that nobody measured"
+
+
+def unknown_questions(report: AdviceResult) -> Iterator[str]:
+    """Yield everything that is not known: about the stack, whether it is optimal, and whether it is faster."""
+    yield from unknown_lines(report)
+    if report.experiment is not None:
+        return
+    optimum, prediction = report.advice.optimum, report.advice.prediction
+    if not optimum.proven:
+        state = ", ".join(filter(None, (optimum.stopped, *optimum.doubts)))
+        yield f"whether another stack has a better score: {state}"
+    if prediction.is_known and not prediction.is_same and not prediction.is_significant:
+        yield f"whether the stack is faster than the newest versions: {speed_text(prediction)}"
+
+
+def remedies(report: AdviceResult, program: str) -> Iterator[str]:
+    """Yield what it would take to find out what is not known.
+
+    Args:
+        report: The advice.
+        program: What `advisor advise --measure` would run, in words; empty if there is nothing to run.
+    """
+    if report.experiment is not None:
+        return
+    if report.advice.optimum.stopped:
+        yield "More time for the search, `--time-limit SECONDS`, may prove which stack is optimal."
+    if "speed" not in report.advice.basis.criteria:
+        yield "Another objective, such as `--objective speed`, predicts the speed."
+        return
+    place = "this machine" if report.target.hardware.name == DETECTED else "the target"
+    prediction = report.advice.prediction
+    is_selected = report.proposal is None and prediction.workload != BENCHMARK and not prediction.kinds
+    option = f" --workload {prediction.workload}" if is_selected and prediction.workload else ""
+    first = "" if program else "`advisor benchmark init` proposes a benchmark of the project; then "
+    yield (
+        f"To find out: {first}`advisor advise{option} --measure TIME` on {place}, until the choice is certain or the "
+        f"time is over. It runs {program or 'the benchmark'}. How long it takes is known after its first runs."
+    )
 
 
 def proof_line(report: AdviceResult) -> str:

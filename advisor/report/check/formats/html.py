@@ -1,25 +1,31 @@
-"""The gate's report as one self-contained HTML page; the template `check.html` has its sections."""
+"""The gate's report as one self-contained HTML page, and its content for other pages."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from markupsafe import Markup
+
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.findings import gate_codes
 from advisor.report.check import summary
 from advisor.report.formats import Presentation
-from advisor.report.html import Interval, TreeNode, evidence_of, page, plot, tree
+from advisor.report.html import Interval, TreeNode, evidence_of, fragment, page, plot, tree
 from advisor.report.phrases import target_line
 
 SUFFIX = ".html"
 
 
-def render(result: GateResult, _: Presentation) -> str:
+def render(result: GateResult, presentation: Presentation) -> str:
     """Return the report as a page."""
+    return page(f"gate {result.state}", content(result, presentation))
+
+
+def content(result: GateResult, _: Presentation) -> Markup:
+    """Return the report without the page around it; the template `check.html` has its sections."""
     functions = (target_line, _effects_plot, _evidence_plot, _tree)
-    return page(
+    return fragment(
         "check.html",
-        title=f"gate {result.state}",
         result=result,
         codes=gate_codes(),
         summary=summary,
