@@ -38,8 +38,10 @@ DAYS = 365
 MACHINES = 30
 LABELS = 20
 """Most labels of a framework."""
-SHORTEST, LONGEST = 300, 5000
+SHORTEST, LONGEST = 200, 2500
 """Fewest and most observations of a block."""
+NIGHTLY, NIGHTLY_SHARE = 4, 0.6
+"""Machines that measure every night, and their share of the blocks."""
 FAILURES: Mapping[Status, str] = {
     "error": "RuntimeError: could not create a primitive",
     "out-of-memory": "MemoryError: cannot allocate 8589934592 bytes",
@@ -110,7 +112,8 @@ def blocks(observations: int) -> Iterator[Block]:
     sources = ("", *TRUSTS)
     count = number = 0
     while count < observations:
-        host, name = draw.randrange(MACHINES), draw.choice(sorted(members))
+        host = draw.randrange(NIGHTLY if draw.random() < NIGHTLY_SHARE else MACHINES)
+        name = draw.choice(sorted(members))
         begun = FIRST_DAY + timedelta(days=int(DAYS * count / observations), hours=draw.randrange(20))
         some = tuple(_block(f"{name}-{number:05}", hosts[host], members[name], begun=begun, draw=draw))
         yield Block(source=sources[host % len(sources)], observations=some[: observations - count])

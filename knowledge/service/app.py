@@ -31,7 +31,7 @@ from knowledge.service.metrics import Campaigns, ServiceMetrics
 from knowledge.service.streams import StreamedLines, StreamQuota
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.sql import SqlKnowledgeBase
-from knowledge.store.tokens import Token
+from knowledge.store.tokens import Token, permits
 
 NDJSON = "application/x-ndjson"
 LARGEST_BODY_BYTES = 16 * 1024 * 1024
@@ -106,7 +106,7 @@ def create_app(
         return caller
 
     def runner(request: Request, caller: Annotated[Token, Depends(token)]) -> Token:
-        if caller.role != "runner":
+        if not permits(caller.role, "runner"):
             access_record(request.scope).reason = f"role `{caller.role}`"
             raise ServiceError(
                 403, "not-allowed", f"token `{caller.id}` may only read", "use a token with the role `runner`"

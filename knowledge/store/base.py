@@ -143,6 +143,7 @@ class Coverage:
         key: Values of the dimensions that were asked for, in their order.
         observations: Number of observations.
         succeeded: Number of those with the status ``ok``.
+        failed: Number of those that prove that a stack does not run.
         first: Start time of the first observation, ISO 8601.
         newest: Start time of the newest observation, ISO 8601.
     """
@@ -150,6 +151,7 @@ class Coverage:
     key: tuple[str, ...]
     observations: int
     succeeded: int
+    failed: int
     first: str
     newest: str
 

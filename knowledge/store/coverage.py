@@ -17,7 +17,7 @@ from sqlalchemy import Connection, case, delete, func, select
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import IndicatorRun
+from knowledge.domain.observation import NO_FAILURE, IndicatorRun
 from knowledge.store import tables
 from knowledge.store.base import DIMENSIONS, Coverage
 
@@ -139,6 +139,7 @@ def read_coverage(connection: Connection, by: Sequence[str], where: Mapping[str,
     numbers = (
         func.sum(table.c.observations),
         func.sum(case((table.c.status == "ok", table.c.observations), else_=0)),
+        func.sum(case((table.c.status.in_(NO_FAILURE), 0), else_=table.c.observations)),
         func.min(table.c.first),
         func.max(table.c.newest),
     )
@@ -147,13 +148,14 @@ def read_coverage(connection: Connection, by: Sequence[str], where: Mapping[str,
         query = query.select_from(table.join(tables.block, tables.block.c.name == table.c.block))
     for name, value in where.items():
         query = query.where(_COLUMNS[name] == (stored_label(value) if name == "label" else value))
-    for *key, observations, succeeded, first, newest in connection.execute(query):
+    for *key, observations, succeeded, failed, first, newest in connection.execute(query):
         # Without dimensions, there is one row, even without observations.
         if first is not None:
             yield Coverage(
                 key=tuple(key),
                 observations=int(observations),
                 succeeded=int(succeeded),
+                failed=int(failed),
                 first=first,
                 newest=newest,
             )

@@ -150,6 +150,10 @@ class SqlKnowledgeBase(KnowledgeBase):
         """Return the record of a token, or ``None`` if the token is unknown."""
         return next(iter(self._tokens(tables.token.c.sha256 == hash_of_text(secret))), None)
 
+    def token(self, identity: str) -> Token | None:
+        """Return the record of a token by its identifier, or ``None`` if there is no such token."""
+        return next(iter(self._tokens(tables.token.c.id == identity)), None)
+
     def tokens(self) -> tuple[Token, ...]:
         """Return all tokens of the service, oldest first."""
         return self._tokens()

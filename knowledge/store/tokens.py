@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from knowledge.domain.errors import InputError
 
-ROLES = ("runner", "reader")
-"""``runner`` may read and add observations; ``reader`` may only read."""
+ROLES = ("reader", "runner", "admin")
+"""``reader`` may only read; ``runner`` may also add observations and retry campaigns; ``admin`` may also change tokens,
+sources and the quarantine. Each may do what the ones before it may."""
 _PREFIX = "seshat_"
 
 
@@ -36,6 +37,11 @@ class Token:
     def valid(self, now: datetime) -> bool:
         """Whether the token may be used at a time."""
         return self.revoked_at is None and (self.expires_at is None or now < datetime.fromisoformat(self.expires_at))
+
+
+def permits(role: str, needed: str) -> bool:
+    """Return whether a role may do what another one may."""
+    return ROLES.index(role) >= ROLES.index(needed)
 
 
 def new_token(*, role: str, source: str, days: float | None) -> tuple[str, Token]:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import NO_FAILURE, Observation
 from knowledge.store.base import Coverage, QuarantinedObservation
 from knowledge.store.coverage import label_of
 from knowledge.store.engine import open_knowledge_base
@@ -68,6 +68,7 @@ def counted(store: SqlKnowledgeBase) -> list[Coverage]:
             key=key,
             observations=len(some),
             succeeded=sum(o.status == "ok" for o in some),
+            failed=sum(o.status not in NO_FAILURE for o in some),
             first=min(o.started_at for o in some),
             newest=max(o.started_at for o in some),
         )
@@ -124,7 +125,9 @@ def test_the_coverage_is_grouped_by_dimensions_and_restricted_to_values(store: S
     assert [c.key for c in store.coverage(("block",), label=sort.label, device="cpu")] == [("b3",)]
     assert [c.key for c in store.coverage(("block",), source="lab")] == [("b3",)]
     assert store.coverage((), hardware=VARIED[0].hardware.identity) == (
-        Coverage(key=(), observations=2, succeeded=1, first="2026-01-29T00:00:00Z", newest="2026-01-31T00:00:00Z"),
+        Coverage(
+            key=(), observations=2, succeeded=1, failed=1, first="2026-01-29T00:00:00Z", newest="2026-01-31T00:00:00Z"
+        ),
     )
     assert store.coverage((), framework="torch") == store.coverage(("block",), framework="torch") == ()
 

@@ -53,7 +53,7 @@ def _print_result(result: api.exchange.DeliveryReceipt, verb: str) -> None:
 @tokens.command("create")
 def create_token(
     source: Annotated[str, typer.Argument(help="Who will use it: the source of what it adds.")],
-    role: Annotated[str, typer.Option("--role", metavar="runner|reader", help="What it allows.")] = "runner",
+    role: Annotated[str, typer.Option("--role", metavar="reader|runner|admin", help="What it allows.")] = "runner",
     days: Annotated[
         float | None, typer.Option("--days", min=0.0, help="Days until the token expires; by default never.")
     ] = (None),
