@@ -23,14 +23,14 @@ class Presentation:
         layout: Width and colour of plain text; by default those of a file.
         details: Whether to add what the report rests on.
         show_code: Whether to add the lines of code that run-time settings need.
-        prices: Returns the prices of the project's constraints.
+        prices: Returns the prices of the project's constraints; ``None`` if they are not computed.
         program: Returns what `advisor advise --measure` would run, in words; empty if there is nothing.
     """
 
     layout: Layout = field(default_factory=Layout)
     details: bool = False
     show_code: bool = False
-    prices: Callable[[], Sequence[Price]] = tuple
+    prices: Callable[[], Sequence[Price]] | None = None
     program: Callable[[], str] = str
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.resources
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -136,7 +136,7 @@ def fragment(template: str, **values: Any) -> Markup:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"code": _code_spans, "links": _links}
+    environment.filters |= text_filters()
     return Markup(environment.get_template(template).render(**values))
 
 
@@ -144,6 +144,11 @@ def page(title: str, content: Markup) -> str:
     """Return the self-contained page with some content."""
     own = {"title": title, "content": content, "style_sheet": Markup(STYLE_SHEET), "script": Markup(SCRIPT)}
     return str(fragment("page.html", **own))
+
+
+def text_filters() -> dict[str, Callable[[object], Markup]]:
+    """Return the filters of templates: for code in backticks, and for addresses."""
+    return {"code": _code_spans, "links": _links}
 
 
 def _code_spans(text: object) -> Markup:

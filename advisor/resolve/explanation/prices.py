@@ -87,12 +87,12 @@ def _price_of(constraint: str, origin: str, solved: Solved, make_request: Callab
     if isinstance(other, str):
         return Price(constraint=constraint, origin=origin, obstacle=other)
     # Each problem has its own baseline, which speed is compared with: so the stacks are compared, not their costs.
-    return _price(constraint, origin, solved, other)
+    return price_between(constraint, origin, solved, other)
 
 
 def agreement_price(target: str, agreed: Solved, own: Solved) -> Price:
     """Return what one target loses by having the versions of the other targets."""
-    return _price("the same versions for all targets", f"target `{target}`", agreed, own)
+    return price_between("the same versions for all targets", f"target `{target}`", agreed, own)
 
 
 def python_prices(
@@ -124,7 +124,7 @@ def python_prices(
         further = [c for c in untried_sdists(other.stack, other.request.problem.policy) if c.name not in ours]
         if further:
             origin = f"{origin}, without a wheel of {quoted([f'{c.name} {c.version}' for c in further])}"
-        price = _price(f"Python {version}", origin, solved, other)
+        price = price_between(f"Python {version}", origin, solved, other)
         # Each interpreter has its own candidates, so values of objectives cannot be compared.
         prices.append(replace(price, binds=price.speedup > 1 or price.libyears > 0))
     return tuple(prices)
@@ -155,7 +155,8 @@ def _attempt(solve_other: Callable[[], Solved], limit: TimeLimit) -> Solved | st
     return f"not priced: {other.optimum.stopped}" if other.optimum.stopped else other
 
 
-def _price(constraint: str, origin: str, solved: Solved, other: Solved) -> Price:
+def price_between(constraint: str, origin: str, solved: Solved, other: Solved) -> Price:
+    """Return what one stack loses compared with another one, which is without a constraint."""
     changes = differences(solved.stack.versions, other.stack.versions)
     return Price(
         constraint=constraint,

@@ -32,7 +32,7 @@ def render(report: AdviceResult, presentation: Presentation) -> str:
 
 def content(report: AdviceResult, presentation: Presentation) -> Markup:
     """Return a recommendation without the page around it; the template `advice.html` has its sections."""
-    prices, stack = presentation.prices(), report.advice.optimum.stack
+    prices, stack = presentation.prices() if presentation.prices else None, report.advice.optimum.stack
     versions = framework_versions(report.request, report.advice) if report.experiment is None else ()
     unknown = [*summary.unknown_questions(report)]
     required = requirements_within(report.request.problem, report.request.source, stack)
@@ -53,7 +53,7 @@ def content(report: AdviceResult, presentation: Presentation) -> Markup:
         arm_plot=plot([*_arm_intervals(report)]),
         prices=prices,
         price_text=reasons.price_text,
-        price_plot=plot(_price_intervals(prices)),
+        price_plot=plot(_price_intervals(prices or ())),
         tree=tree(required, {str(c.name): str(c.version) for c in stack}),
         arms=[*arm_rows(report, details=True)],
         interpreters=interpreters,
