@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from advisor.campaign.coordinator import Coordinator
-from advisor.campaign.directory import Cell
+from advisor.campaign.directory import CampaignDirectory, CampaignPlan, Cell
 from knowledge.domain.documents import lines_of
+from knowledge.exchange.files import read_observations
 from pi_runners.executors.base import TaskStatus
 
 COLUMNS = ("queued", "running", "done", "failed", "not run")
@@ -196,6 +197,46 @@ def _skews(coordinator: Coordinator) -> list[str]:
         f"observations are wrong, the measurements are not affected; synchronise it with NTP"
         for node, skew in sorted(worst.items())
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFailure:
+    """A run of a campaign that failed.
+
+    Attributes:
+        stack: Name of the stack, with its settings.
+        label: Label of the indicator run.
+        status: How it ended.
+        started_at: When it began, ISO 8601.
+        failure: Class and end of the error output.
+    """
+
+    stack: str
+    label: str
+    status: str
+    started_at: str
+    failure: str
+
+
+def cell_failures(directory: CampaignDirectory, plan: CampaignPlan) -> tuple[CellFailure, ...]:
+    """Return the failed runs of a campaign, newest first."""
+    failures = []
+    for cell, path in directory.cells().items():
+        if set(statuses(path)) <= SUCCESSFUL:
+            continue
+        arms = {arm.number: arm for arm in plan.blocks[cell.block].arms}
+        failures += [
+            CellFailure(
+                stack=arms[cell.arm].label,
+                label=o.indicator.label,
+                status=o.status,
+                started_at=o.started_at,
+                failure=o.failure,
+            )
+            for o in read_observations(lines_of(path.read_text(encoding="utf-8")), where=path.name)
+            if o.status not in SUCCESSFUL
+        ]
+    return tuple(sorted(failures, key=lambda f: (f.started_at, f.stack, f.label), reverse=True))
 
 
 @lru_cache(maxsize=100_000)

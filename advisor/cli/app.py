@@ -69,6 +69,10 @@ COMMANDS = {
     "env": ("run:env", "Print the environment variables of the run-time settings of a lock."),
     "rule": ("rules:rule", "Explain a finding of `check` or `advise`: what it means, why it matters, what to do."),
     "serve": ("serve:serve", "Serve the knowledge base over HTTP: runners deliver observations, others read them."),
+    "dashboard": (
+        "dashboard:dashboard",
+        "Show the knowledge base, and the advice for the project, as pages in the browser.",
+    ),
     "docs": ("app:docs", "Print the address of the documentation."),
     "hardware": ("hardware:app", "Show and compare hardware."),
     "rules": ("rules:app", "Show the rules and their sources."),

@@ -49,6 +49,20 @@ def access_record(scope: Scope) -> AccessRecord:
     return record
 
 
+PEER = "seshat.peer"
+"""Key of the address that a connection comes from, in a scope: behind a proxy, the client has another one."""
+
+
+def with_peer(app: ASGIApp) -> ASGIApp:
+    """Return an application that records the address of a connection before the client's takes its place."""
+
+    async def record(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[PEER] = (scope.get("client") or ("",))[0]
+        await app(scope, receive, send)
+
+    return record
+
+
 class AccessLog:
     """Middleware that logs and counts a request after its response was sent or failed."""
 

@@ -37,9 +37,17 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty database on each backend."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'knowledge.sqlite'}"
+    return new_database(request.getfixturevalue("postgresql"))
+
+
+def new_database(first: str) -> str:
+    """Create an empty database on a server, and return its address.
+
+    Args:
+        first: Address of the server's first database.
+    """
     import psycopg
 
-    first: str = request.getfixturevalue("postgresql")
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(first, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import requests
@@ -20,11 +21,16 @@ from pi_runners.catalogue import Indicators
 @contextmanager
 def serving(store: SqlKnowledgeBase, *, most_bytes: int = 2_000_000, port: int = 0) -> Iterator[str]:
     """Serve a knowledge base on loopback, and yield the address."""
+    with serving_app(create_app(store, Indicators(), most_bytes=most_bytes), port=port) as address:
+        yield address
+
+
+@contextmanager
+def serving_app(app: Any, *, port: int = 0) -> Iterator[str]:
+    """Serve an application on loopback, and yield the address."""
     listening = socket.create_server(("127.0.0.1", port), backlog=512)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(store, Indicators(), most_bytes=most_bytes), log_level="error", lifespan="off")
-    )
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", proxy_headers=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     address = f"http://127.0.0.1:{listening.getsockname()[1]}"

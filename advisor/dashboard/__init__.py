@@ -1,0 +1,1 @@
+"""A web dashboard for a knowledge base: what was measured, how stacks compare, and the advice for a project."""
