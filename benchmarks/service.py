@@ -53,19 +53,20 @@ def client(number: int, address: str, token: str, size: int, until: float, resul
 
 
 @contextmanager
-def served(knowledge: str, folder: Path) -> Iterator[tuple[str, str]]:
-    """Run `advisor serve`; yield its address and a token."""
+def served(knowledge: str, folder: Path, *options: str) -> Iterator[tuple[str, str]]:
+    """Run `advisor serve` with options; yield its address and a token of a runner."""
     environment = {**os.environ, "ADVISOR_KNOWLEDGE": knowledge}
     command = [sys.executable, "-m", "advisor"]
     token = subprocess.run(
         [*command, "knowledge", "token", "create", "load"], env=environment, capture_output=True, text=True, check=True
     ).stdout.strip()
     with (folder / "log").open("w+") as log:
-        process = subprocess.Popen([*command, "serve", "--port", "0"], env=environment, stderr=log)
+        process = subprocess.Popen([*command, "serve", "--port", "0", *options], env=environment, stderr=log)
         try:
             while "http://" not in (text := (folder / "log").read_text()):
                 time.sleep(0.1)
-            yield text.split()[-1], token
+            address = next(word for word in text.split() if word.startswith("http://"))
+            yield address.partition("/dashboard")[0], token
         finally:
             process.terminate()
             process.wait()
