@@ -185,7 +185,16 @@ def architecture() -> Diagram:
         Box(
             title="advisor", lines=("advises, checks, runs campaigns",), x=12, y=12, width=976, height=404, kind="group"
         ),
-        Box(title="cli", lines=("commands: options, output, exit codes",), x=24, y=46, width=952, height=58),
+        *row(
+            46,
+            58,
+            24,
+            976,
+            (
+                ("cli", ("commands: options, output, exit codes",)),
+                ("dashboard", ("pages for browsers, and their JSON",)),
+            ),
+        ),
         Box(
             title="report",
             lines=("text, JSON, HTML, SARIF, JUnit, GitHub, GitLab, Markdown, Mermaid, DOT",),
