@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from advisor.api.machine_choice import HardwareChoice, MachineChoice
 from advisor.api.options import ENERGY, TIME
+from advisor.report.axes import LogAxis
 from advisor.report.hardware_choice import UNCLEAR_NOTE, amount_text, amounts_of, facts_of, ranked_rows, unknown_text
 from advisor.report.html import fragment, page
 from knowledge.domain.ratio import NO_GAIN, Ratio
@@ -17,7 +18,6 @@ from knowledge.domain.ratio import NO_GAIN, Ratio
 _SIZES = {"wide": (720.0, 420.0), "narrow": (360.0, 380.0)}
 """Width and height of the plots in SVG units. The scaled picture of a narrow window must not have tiny letters."""
 _LEFT, _BOTTOM, _EDGE = 70.0, 50.0, 20.0
-_TICKS = (1, 2, 5)
 _SCALES = {TIME: 3600.0, ENERGY: 3.6e6}
 """Seconds and joules of the units of the axes."""
 
@@ -51,7 +51,8 @@ def _plot(choice: HardwareChoice, width: float, height: float) -> dict[str, Any]
     first = machines[0]
     across = [_amount(choice, first, machine, TIME) for machine in machines]
     up = [_amount(choice, first, machine, name) for machine in machines]
-    x, y = _Axis(across, _LEFT, width - _EDGE), _Axis(up, height - _BOTTOM, _EDGE)
+    x = _axis(across, first=_LEFT, last=width - _EDGE)
+    y = _axis(up, first=height - _BOTTOM, last=_EDGE)
     return {
         "first": first.name,
         "width": width,
@@ -61,8 +62,8 @@ def _plot(choice: HardwareChoice, width: float, height: float) -> dict[str, Any]
         "edge": _EDGE,
         "x_label": f"time{_unit(choice, TIME)}",
         "y_label": f"{name}{_unit(choice, name)}",
-        "x_ticks": x.ticks(),
-        "y_ticks": y.ticks(),
+        "x_ticks": x.texts(),
+        "y_ticks": y.texts(),
         "points": [
             {
                 "number": choice.ranked.index(machine) + 1,
@@ -76,6 +77,10 @@ def _plot(choice: HardwareChoice, width: float, height: float) -> dict[str, Any]
             for machine, one, two in zip(machines, across, up, strict=True)
         ],
     }
+
+
+def _axis(amounts: Sequence[Ratio], *, first: float, last: float) -> LogAxis:
+    return LogAxis.of((end for amount in amounts for end in (amount.low, amount.high)), first=first, last=last)
 
 
 def _amount(choice: HardwareChoice, first: MachineChoice, machine: MachineChoice, name: str) -> Ratio:
@@ -92,26 +97,3 @@ def _unit(choice: HardwareChoice, name: str) -> str:
     if choice.level is None:
         return " relative to the first machine"
     return {TIME: " in hours", ENERGY: " in kWh"}.get(name, f" in {choice.prices.currency}")
-
-
-class _Axis:
-    """A logarithmic axis, from one position in the plot to another."""
-
-    def __init__(self, amounts: Sequence[Ratio], first: float, last: float) -> None:
-        self._least = math.log10(min(amount.low for amount in amounts))
-        self._most = max(math.log10(max(amount.high for amount in amounts)), self._least + 0.1)
-        self._first, self._last = first, last
-
-    def place(self, value: float) -> float:
-        """Return the position of a value."""
-        share = (math.log10(value) - self._least) / (self._most - self._least)
-        return round(self._first + share * (self._last - self._first), 1)
-
-    def ticks(self) -> list[tuple[float, str]]:
-        """Return positions and texts of round values."""
-        digits = range(math.floor(self._least), math.ceil(self._most) + 1)
-        values = [step * 10.0**digit for digit in digits for step in _TICKS]
-        inside = [value for value in values if self._least <= math.log10(value) <= self._most]
-        if len(inside) > 2 * len(_TICKS):
-            inside = [value for value in inside if math.isclose(math.log10(value) % 1, 0, abs_tol=1e-9)] or inside
-        return [(self.place(value), f"{value:g}") for value in inside]

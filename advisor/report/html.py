@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from advisor.domain.words import count, indicator_text, interval_text, ratio_text
+from advisor.report.axes import LogAxis
 from advisor.resolve.candidates.problem import PROJECT
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Evidence, PredictedChange
@@ -33,8 +34,6 @@ _EDGE = 2.0
 """Percent of the width of a plot at both sides, so that no mark is cut."""
 _TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 """Ratios that an axis may name; it names their inverses, too."""
-_NARROWEST = 0.0118
-"""Logarithm of the smallest ratio at the end of an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +74,8 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
     """
     if not intervals:
         return None
-    ends = sorted(abs(math.log(v)) for i in intervals for v in (i.ratio.low, i.ratio.high))
-    half = max(1.15 * ends[min(len(ends) - 1, int(0.9 * len(ends)))], _NARROWEST)
-
-    def place(value: float) -> float:
-        return round(50 + max(-1.0, min(1.0, math.log(value) / half)) * (50 - _EDGE), 2)
-
+    ends = [end for i in intervals for end in (i.ratio.low, i.ratio.high)]
+    axis = LogAxis.around_one(ends, first=_EDGE, last=100 - _EDGE)
     rows = [
         {
             "label": i.label,
@@ -88,18 +83,18 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
             "badge": i.badge,
             "speed": f"{ratio_text(i.ratio.speedup, 'exact')}x",
             "interval": interval_text(i.ratio, "exact") if i.ratio.variance else "",
-            "at": place(i.ratio.speedup),
-            "from": place(i.ratio.low),
-            "to": place(i.ratio.high),
+            "at": axis.place(i.ratio.speedup),
+            "from": axis.place(i.ratio.low),
+            "to": axis.place(i.ratio.high),
             "kind": "faster" if i.ratio.low > 1 else "slower" if i.ratio.high < 1 else "open",
             "is_estimated": i.is_estimated,
         }
         for i in intervals
     ]
     # The labels of the axis must not touch: the largest ratio that it can name, and its inverse.
-    tick = max(tick for tick in _TICKS if math.log(tick) <= 0.85 * half)
-    ticks = [(place(value), f"{value:.3g}") for value in (1 / tick, 1.0, tick)]
-    return {"rows": rows, "ticks": ticks, "one": place(1.0), "cut": ends[-1] > half}
+    tick = max(tick for tick in _TICKS if math.log(tick) <= 0.85 * math.log(axis.most))
+    ticks = [(axis.place(value), f"{value:.3g}") for value in (1 / tick, 1.0, tick)]
+    return {"rows": rows, "ticks": ticks, "one": axis.place(1.0), "cut": not all(map(axis.covers, ends))}
 
 
 def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,10 +14,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from packaging.version import InvalidVersion, Version
 
-from advisor.dashboard.charts import LogAxis
 from advisor.dashboard.machines import device_name, machines, selected_machines
 from advisor.dashboard.site import ServerLinks, Site, answer, links_of, site_of
 from advisor.domain.words import indicator_text, interval_text, ratio_text
+from advisor.report.axes import LogAxis
 from knowledge.domain.observation import DAWNBENCH, PUBLISHED
 from knowledge.evidence.block_results import ComparedArm, block_results
 from knowledge.exchange.admission import MLPERF
@@ -229,10 +228,8 @@ def _sizes(
     for result in results:
         by_label[result.label].append(result)
     for label, members in sorted(by_label.items()):
-        ends = sorted(abs(math.log(v)) for r in members for v in (r.low, r.high))
-        # As in the plots of reports: one wide interval must not make all others look alike.
-        half = max(1.15 * ends[min(len(ends) - 1, int(0.9 * len(ends)))], 0.01)
-        axis = LogAxis(least=math.exp(-half), most=math.exp(half), first=0.0, last=_WIDTH)
+        ends = [end for r in members for end in (r.low, r.high)]
+        axis = LogAxis.around_one(ends, first=0.0, last=_WIDTH)
         noise = {
             block: PlottedRange(
                 low=min(place.low for place in places),
@@ -260,7 +257,7 @@ def _sizes(
                 )
                 for place, r in enumerate(members)
             ),
-            is_cut=ends[-1] > half,
+            is_cut=not all(map(axis.covers, ends)),
         )
 
 

@@ -11,9 +11,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from advisor.dashboard.access import DeniedError
-from advisor.dashboard.charts import LogAxis, TimeAxis
 from advisor.dashboard.site import Site, answer, site_of
 from advisor.dashboard.snapshot import Snapshot
+from advisor.report.axes import LogAxis, TimeAxis
 from advisor.report.history import change_text, title_of
 from knowledge.domain.identity import content_hash
 from knowledge.domain.ratio import Ratio, WithRatio
@@ -253,8 +253,8 @@ def series_view(site: Site, identity: str) -> SeriesView:
         ),
         left_out=len(own.series.points) - len(points),
         command=f"advisor pi history --with-shipped {shlex.join(words)}",
-        x_ticks=tuple((tick.at, tick.text) for tick in x.ticks()),
-        y_ticks=tuple((tick.at, tick.text) for tick in y.ticks()),
+        x_ticks=x.texts(),
+        y_ticks=y.texts(),
     )
 
 

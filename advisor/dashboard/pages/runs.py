@@ -13,9 +13,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from advisor.dashboard.access import DeniedError
-from advisor.dashboard.charts import LogAxis
 from advisor.dashboard.pages.compare import verdict
 from advisor.dashboard.site import Site, answer, site_of
+from advisor.report.axes import LogAxis
 from knowledge.domain.observation import Observation, Scalar
 from knowledge.domain.stack import Stack
 from knowledge.evidence.block_results import ComparedArm, block_results
@@ -134,7 +134,7 @@ def arm_view(site: Site, *, block: str, label: str, arm: int | None = None) -> A
         verdict=verdict(result) if result is not None else "not compared",
         rounds=tuple(_round(number, own.get(number), reference.get(number)) for number in numbers),
         samples=samples,
-        y_ticks=tuple((tick.at, tick.text) for tick in y.ticks()),
+        y_ticks=y.texts(),
         x_ticks=tuple((round(_middle(place, len(numbers)), 1), str(n)) for place, n in enumerate(numbers)),
         conditions=_conditions(first, other),
         packages=_packages(first.stack, other.stack),
