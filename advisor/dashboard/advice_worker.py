@@ -43,7 +43,11 @@ LOCK = "pylock.toml"
 
 def options_of(question: dict[str, Any]) -> ProjectOptions:
     """Return the options of a question, which are those of the command line."""
-    target = TargetOptions(hardware=question["hardware"] or None, python=question["python"] or None)
+    target = TargetOptions(
+        names=tuple(filter(None, [question["target"]])),
+        hardware=question["hardware"] or None,
+        python=question["python"] or None,
+    )
     resolution = ResolutionOptions(
         workload=question["workload"] or None,
         objective=question["objective"] or None,

@@ -34,6 +34,7 @@ class Question:
     """What an advice is asked for.
 
     Attributes:
+        target: A target of the project; empty if it has none, or another machine is chosen.
         hardware: Hardware profile; empty for the project's, or this machine.
         python: Version of the interpreter; empty for the project's.
         workload: Name of the workload; empty for none.
@@ -41,6 +42,7 @@ class Question:
         without: Constraints that are left out.
     """
 
+    target: str = ""
     hardware: str = ""
     python: str = ""
     workload: str = ""

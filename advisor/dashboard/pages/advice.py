@@ -13,13 +13,15 @@ from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
+from advisor.api.context import load_project
+from advisor.api.options import ProjectFiles
 from advisor.dashboard.access import DeniedError, own_form, session_of
 from advisor.dashboard.advice_worker import LOCK
 from advisor.dashboard.jobs import Job, Jobs, Question
 from advisor.dashboard.site import Site, answer, links_of, site_of
 from advisor.dashboard.upload import MOST_BYTES, Upload, read_upload_apart
 from advisor.resolve.score.criteria import OBJECTIVES
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.hardware.shipped_machines import cloud_instances, find_machine, shipped_machines
 
@@ -38,10 +40,21 @@ def command_of(question: Question, upload: Upload | None) -> str:
     words = ["advisor", "advise", "--dry-run"]
     if upload is not None:
         words += ["-r", "requirements.txt"]
-    for name in ("hardware", "python", "workload", "objective"):
+    for name in ("target", "hardware", "python", "workload", "objective"):
         if value := getattr(question, name):
             words += [f"--{name}", value]
     return shlex.join(words)
+
+
+def targets_of(site: Site) -> tuple[str, ...]:
+    """Return the names of the targets of the dashboard's own project; its advice says why it cannot be read."""
+    if site.project is None:
+        return ()
+    try:
+        project = load_project(ProjectFiles(directory=site.project), report=False)
+    except AdvisorError:
+        return ()
+    return tuple(project.settings.get("targets", {}))
 
 
 def choices() -> dict[str, Any]:
@@ -55,15 +68,26 @@ def choices() -> dict[str, Any]:
 
 
 @router.get("/advice", response_class=HTMLResponse, include_in_schema=False)
-def page(request: Request, job: str = "") -> HTMLResponse:
+def page(request: Request, job: str = "", target: str = "") -> HTMLResponse:
     """Show the advice for the project or for what was sent, or the form."""
     site, user = site_of(request), session_of(request).user
     current = jobs_of(site).find(job, user) if job else None
     if current is None and site.project is not None:
-        current = jobs_of(site).ask(Question(), None, user)
+        names = targets_of(site)
+        question = Question(target=target if target in names else next(iter(names), ""))
+        current = jobs_of(site).ask(question, None, user)
     if current is not None and request.headers.get("hx-request"):
         return _part(request, current)
-    return answer(request, "advice_page.html", page="advice", job=current, choices=choices(), **_parts(current))
+    targets = targets_of(site) if current is not None and current.upload is None else ()
+    return answer(
+        request,
+        "advice_page.html",
+        page="advice",
+        job=current,
+        choices=choices(),
+        targets=targets,
+        **_parts(current),
+    )
 
 
 @router.get("/advice/{identity}/what-if", response_class=HTMLResponse, include_in_schema=False)
@@ -76,7 +100,7 @@ def what_if(request: Request, identity: str) -> HTMLResponse:
 @router.get("/advice/form", response_class=HTMLResponse, include_in_schema=False)
 def form_page(request: Request) -> HTMLResponse:
     """Show the form for requirements."""
-    return answer(request, "advice_page.html", page="advice", job=None, choices=choices(), **_parts(None))
+    return answer(request, "advice_page.html", page="advice", job=None, choices=choices(), targets=(), **_parts(None))
 
 
 def _part(request: Request, job: Job) -> HTMLResponse:

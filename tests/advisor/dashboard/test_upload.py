@@ -62,7 +62,7 @@ REFUSED = {
     "wrong Python": (b'[project]\nrequires-python = "x\\ny"\ndependencies = ["a"]', "x.toml", "is not valid"),
 }
 QUESTION: dict[str, Any] = {
-    **dict.fromkeys(("hardware", "python", "workload", "objective"), ""),
+    **dict.fromkeys(("target", "hardware", "python", "workload", "objective"), ""),
     "without": [],
 }
 
