@@ -23,7 +23,7 @@ from docs.screenshots import FOLDER
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-WIDTH, HEIGHT, NARROW = 1200, 860, 390
+WIDTH, HEIGHT, NARROW = 1200, 760, 390
 PROJECT = {
     "pyproject.toml": (
         '[project]\nname = "classifier"\nrequires-python = ">=3.12"\n'

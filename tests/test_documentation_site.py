@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docs import diagrams
+from docs import dashboard_pictures, diagrams, screenshots
 from knowledge.hardware.nvml import NvmlReading
 from tests.conftest import Advisor
 
@@ -102,7 +102,8 @@ def test_the_drawing_of_the_architecture_has_exactly_the_existing_packages() -> 
 def test_screenshots_are_small() -> None:
     sizes = {path.name: path.stat().st_size for path in (DOCS / "images").iterdir()}
 
-    assert sorted(sizes) == ["advice-dark.png", "advice-light.png", "check-dark.png", "check-light.png"]
+    names = [*screenshots.PROJECTS, *(f"dashboard-{name}" for name in dashboard_pictures.PAGES)]
+    assert sizes.keys() == {f"{name}-{scheme}.png" for name in names for scheme in ("light", "dark")}
     assert max(sizes.values()) < 150 * 1024
 
 

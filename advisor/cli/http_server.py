@@ -1,4 +1,4 @@
-"""The HTTP server of `advisor serve` and `advisor dashboard`."""
+"""The HTTP server of `advisor serve` and `advisor dashboard`, which import it when they need its libraries."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from collections.abc import Collection
 from typing import Any
 
 import typer
+import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from advisor.cli.console import warn
 from knowledge.domain.errors import UnavailableError
+from knowledge.service.access import LOGGER, with_peer
 
 _SWITCH_SECONDS = 0.0005
 LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -52,11 +55,6 @@ def run(app: Any, listening: socket.socket, *, proxies: Collection[str] = LOCAL[
         listening: The socket.
         proxies: Addresses of proxies whose header with the client's address is believed.
     """
-    import uvicorn
-    from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-
-    from knowledge.service.access import LOGGER, with_peer
-
     LOGGER.addHandler(logging.StreamHandler())
     LOGGER.setLevel(logging.INFO)
     behind_proxies: Any = ProxyHeadersMiddleware(app, trusted_hosts=list(proxies))

@@ -76,7 +76,7 @@ def test_an_objective_without_speed_is_reported(stack: Path, advisor_here: Advis
 def test_the_html_report_states_the_same(stack: Path, advisor_here: Advisor) -> None:
     page = advisor_here(*ARGUMENTS, "--format", "html").stdout
 
-    assert "<b>optimal</b><span>for the score" in page
+    assert "<b>optimal for the score</b><span>among" in page
     assert "<code>numpy</code>, <code>tensorflow-cpu</code> measured on comparable hardware" in page
     unknown = (
         "Unknown speed: <code>tf-nightly</code> (no usable measurement on comparable hardware) and 2 other packages"
