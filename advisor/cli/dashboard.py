@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from advisor import api
-from advisor.api.options import ProjectFiles
+from advisor.api.options import ProjectFiles, ProjectOptions
 from advisor.cli.console import say
-from advisor.cli.options import KnowledgeOption
+from advisor.cli.options import expand_options
 from advisor.project.interface import NoRequirementsError
 from knowledge.domain.errors import InputError
 from knowledge.domain.extras import needs_extra
@@ -19,21 +19,22 @@ from knowledge.domain.extras import needs_extra
 _HOST = "127.0.0.1"
 
 
+@expand_options
 def dashboard(
-    directory: Annotated[Path, typer.Argument(metavar="[DIRECTORY]", help="The project (default: here).")] = Path("."),
+    project: ProjectOptions,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
     export: Annotated[
         Path | None,
         typer.Option("--export", metavar="DIRECTORY", help="Write the pages as files instead."),
     ] = None,
-    knowledge: KnowledgeOption = None,
 ) -> None:
     """Show the knowledge base, and the advice for the project, as pages in the browser.
 
     Only this machine can open the pages, with the address that is printed: it holds a random token. `advisor serve
     --dashboard` serves them to a team.
     """
+    directory, knowledge = project.files.directory, project.resolution.knowledge
     if not directory.is_dir():
         raise InputError(f"`{directory}` is not a directory")
     with needs_extra("serve", "`advisor dashboard`"):
@@ -46,8 +47,13 @@ def dashboard(
         return
     sign_in = LocalSignIn()
     with api.stores.open_readable_store(knowledge) as store:
-        project = _project(directory)
-        site = Site(store=store, knowledge=knowledge, access=Access(sign_in=sign_in), project=project)
+        site = Site(
+            store=store,
+            knowledge=knowledge,
+            access=Access(sign_in=sign_in),
+            project=_project(project.files),
+            options=project,
+        )
         app = create_dashboard(site)
         listening = http_server.listen(_HOST, port)
         address = f"{http_server.address_of(_HOST, listening)}/?token={sign_in.token}"
@@ -58,15 +64,15 @@ def dashboard(
         http_server.run(app, listening)
 
 
-def _project(directory: Path) -> Path | None:
+def _project(files: ProjectFiles) -> Path | None:
     """Return the directory of the project, if it states requirements; the page of its advice reports other errors."""
     try:
-        api.context.load_project(ProjectFiles(directory=directory), report=False)
+        api.context.load_project(files, report=False)
     except NoRequirementsError:
         return None
     except InputError:
         pass
-    return directory.resolve()
+    return files.directory.resolve()
 
 
 def _export(directory: Path, knowledge: str | None) -> None:

@@ -33,7 +33,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=family, backlog=512)
     except OSError as error:
         raise UnavailableError(
-            f"`{host}:{port}` cannot be listened on: {error.strerror}", hint="name another `--port` or `--host`"
+            f"`{host}:{port}` cannot be listened on: {error.strerror}", hint="name another `--port`"
         ) from None
     # asyncio sets this only on sockets that it creates; without it, each response waits 40 ms for a confirmation.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -9,18 +9,23 @@ The answer is that of `advisor advise --dry-run` for the same project and option
 from __future__ import annotations
 
 import json
+import os
 import resource
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from advisor.api.measurements.measured_program import program_text
 from advisor.api.options import (
     ProjectFiles,
     ProjectOptions,
-    ResolutionOptions,
-    TargetOptions,
 )
 from advisor.api.session import open_session
 from advisor.report.advice.formats import ADVICE_FORMATS
@@ -42,19 +47,24 @@ LOCK = "pylock.toml"
 
 
 def options_of(question: dict[str, Any]) -> ProjectOptions:
-    """Return the options of a question, which are those of the command line."""
-    target = TargetOptions(
-        names=tuple(filter(None, [question["target"]])),
-        hardware=question["hardware"] or None,
-        python=question["python"] or None,
-    )
-    resolution = ResolutionOptions(
-        workload=question["workload"] or None,
-        objective=question["objective"] or None,
-        knowledge=question["knowledge"],
-    )
-    files = ProjectFiles(directory=question["directory"])
-    return ProjectOptions(files=files, target=target, resolution=resolution)
+    """Return the options of a question: those that the dashboard was started with, and what the person chose."""
+    base = TypeAdapter(ProjectOptions).validate_python(question.get("options", {}))
+    directory = Path(question["directory"])
+    machine = {name: question[name] for name in ("hardware", "python") if question[name]}
+    target = replace(base.target, **machine, names=()) if machine else base.target
+    if question["target"]:
+        target = replace(target, names=(question["target"],))
+    names = ("workload", "objective", "knowledge")
+    resolution = replace(base.resolution, **{name: question[name] for name in names if question[name]})
+    files = replace(base.files, directory=directory)
+    if question.get("is_upload", True):
+        # Nothing that an upload names is built, and no file of the dashboard's own project applies to it.
+        files, resolution = (
+            ProjectFiles(directory=directory),
+            replace(resolution, build_project=False, build_sdists=False),
+        )
+        target = replace(target, names=())
+    return replace(base, files=files, target=target, resolution=resolution)
 
 
 def relaxed(problem: ResolutionProblem, without: set[str]) -> ResolutionProblem:
@@ -113,6 +123,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_FILE_BYTES, _MOST_FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (int(MOST_SECONDS), int(MOST_SECONDS) + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     question = json.load(sys.stdin)
     try:
         for answer in answers_to(question):
@@ -122,6 +133,13 @@ def main() -> None:
         _write_error("the knowledge base is not available", hint="try again later")
     except AdvisorError as error:
         _write_error(error.message, details=getattr(error, "details", ()), hint=error.hint)
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process with its children as soon as the dashboard has ended."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.killpg(0, signal.SIGKILL)
 
 
 def _write_error(message: str, *, details: Sequence[str] = (), hint: str) -> None:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from advisor.dashboard.access import HEADERS, Access, DeniedError, local_path, own_form, read_form, role, session_of
 from advisor.dashboard.pages import administration, advice, campaigns, compare, hardware, history, overview, runs
-from advisor.dashboard.site import STATIC, Site, answer, links_of, site_of, static_file
+from advisor.dashboard.site import STATIC, Site, answer, compressed_file, links_of, site_of, static_file
 from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, UnsatisfiableError
 from knowledge.service.access import access_record
 
@@ -162,14 +162,30 @@ def first_page(request: Request) -> Response:
 
 
 @router.get(f"/{STATIC}/{{name}}", include_in_schema=False)
-def static(name: str) -> Response:
-    """Return a style sheet, a script or a picture."""
+def static(request: Request, name: str) -> Response:
+    """Return a style sheet, a script or a picture; compressed, if the browser can read that."""
     try:
         content, _ = static_file(name)
     except InputError as error:
         raise DeniedError(404, error.message) from None
     kind = _TYPES.get(name.rpartition(".")[2], "application/octet-stream")
-    return Response(content, media_type=kind, headers={"Cache-Control": _YEAR})
+    headers = {"Cache-Control": _YEAR, "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        content = compressed_file(name)
+    return Response(content, media_type=kind, headers=headers)
+
+
+def mount_dashboard(app: FastAPI, site: Site, path: str) -> FastAPI:
+    """Add the dashboard to an application at a path, without and with a slash at its end, and return it."""
+
+    @app.get(path, include_in_schema=False)
+    def add_slash() -> Response:
+        return RedirectResponse(f"{path}/", status_code=308, headers=HEADERS)
+
+    dashboard = create_dashboard(site)
+    app.mount(path, dashboard)
+    return dashboard
 
 
 @router.get("/sign-in", response_class=HTMLResponse, include_in_schema=False)

@@ -15,11 +15,14 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import tomli_w
+from pydantic import TypeAdapter
 
+from advisor.api.options import ProjectOptions
 from advisor.dashboard.access import DeniedError
 from advisor.dashboard.advice_worker import MOST_SECONDS
 from advisor.dashboard.upload import Upload
@@ -61,6 +64,7 @@ class Job:
         upload: Requirements that the person sent; ``None`` for the dashboard's own project.
         started: When it was asked, in seconds of a monotonic clock.
         answer: The answer; empty until it is ready.
+        answered_at: When it was ready, ISO 8601.
     """
 
     user: str
@@ -69,6 +73,7 @@ class Job:
     identity: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     started: float = field(default_factory=time.monotonic)
     answer: dict[str, Any] = field(default_factory=dict)
+    answered_at: str = ""
 
     @property
     def seconds(self) -> int:
@@ -79,28 +84,38 @@ class Job:
 class Jobs:
     """The questions of a dashboard. Thread-safe."""
 
-    def __init__(self, *, project: Path | None, knowledge: str | None) -> None:
+    def __init__(self, *, project: Path | None, knowledge: str | None, options: ProjectOptions | None = None) -> None:
         """Create the list without questions.
 
         Args:
             project: Directory of the dashboard's own project.
+            options: Options that the dashboard was started with.
             knowledge: Address of the knowledge base; ``None`` for the user's own.
         """
         self._project, self._knowledge = project, knowledge
+        self._options = TypeAdapter(ProjectOptions).dump_python(options or ProjectOptions(), mode="json")
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
         self._free = threading.Semaphore(_MOST_RUNNING)
 
-    def ask(self, question: Question, upload: Upload | None, user: str) -> Job:
+    def ask(self, question: Question, upload: Upload | None, user: str, *, retry: bool = False) -> Job:
         """Begin to answer a question; the same question about the same requirements is answered once, until `forget`.
+
+        Args:
+            question: The question.
+            upload: Requirements that the person sent; ``None`` for the dashboard's own project.
+            user: Who asks.
+            retry: Whether a question that had no answer is answered again.
 
         Raises:
             DeniedError: If too many questions wait.
         """
         with self._lock:
-            for job in self._jobs.values():
+            for job in tuple(self._jobs.values()):
                 if (job.question, job.upload, job.user) == (question, upload, user):
-                    return job
+                    if not (retry and "error" in job.answer):
+                        return job
+                    del self._jobs[job.identity]
             waiting = [job.user for job in self._jobs.values() if not job.answer]
             if len(waiting) >= _MOST_RUNNING + _MOST_WAITING or waiting.count(user) >= _MOST_OF_ONE:
                 raise DeniedError(429, "too many questions wait", "try again in a minute", {"Retry-After": "60"})
@@ -140,8 +155,15 @@ class Jobs:
                 if job.upload is not None:
                     directory = Path(folder)
                     _write_project(directory, job.upload)
-                document = {**asdict(job.question), "directory": str(directory), "knowledge": self._knowledge}
+                document = {
+                    **asdict(job.question),
+                    "directory": str(directory),
+                    "knowledge": self._knowledge,
+                    "options": self._options,
+                    "is_upload": job.upload is not None,
+                }
                 for answer in _answers(document):
+                    job.answered_at = datetime.now(UTC).isoformat(timespec="seconds")
                     job.answer = answer
         except OSError as error:
             logger.warning("a question has no answer: %s", error)

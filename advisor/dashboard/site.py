@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,7 +20,8 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, pa
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from advisor.dashboard.access import Access, DashboardSession
+from advisor.api.options import ProjectOptions
+from advisor.dashboard.access import Access, DashboardSession, LocalSignIn
 from advisor.dashboard.snapshot import RecentValues
 from advisor.domain.words import count, duration_text, indicator_text
 from advisor.report.html import SCRIPT, STYLE_SHEET, text_filters
@@ -78,6 +81,7 @@ class Site:
         store: The knowledge base.
         knowledge: Its address; ``None`` for the user's own.
         access: Who may use the dashboard; ``None`` for exported files.
+        options: Options that the dashboard was started with, as `advisor advise` has them.
         project: Directory of the project whose advice the first page shows; ``None`` without one.
     """
 
@@ -85,8 +89,18 @@ class Site:
     knowledge: str | None = None
     access: Access | None = None
     project: Path | None = None
+    options: ProjectOptions = field(default_factory=ProjectOptions)
     memory: dict[object, Any] = field(default_factory=dict)
     recent: RecentValues = field(default_factory=RecentValues)
+
+    def command(self, *words: str) -> str:
+        """Return the command line with some words, and with the knowledge base if it was named on this machine.
+
+        In a team, people have their own knowledge base, or fetch this one.
+        """
+        is_local = self.access is not None and isinstance(self.access.sign_in, LocalSignIn)
+        option = ("--knowledge", self.store.address) if is_local and self.knowledge is not None else ()
+        return shlex.join(("advisor", *words, *option))
 
     def coverage(self, by: Sequence[str], **where: str) -> tuple[Coverage, ...]:
         """Return the counts of :meth:`knowledge.store.base.KnowledgeBase.coverage`, at most a few seconds old."""
@@ -151,6 +165,12 @@ def static_file(name: str) -> tuple[bytes, str]:
         raise InputError(f"there is no static file `{name}`")
     content = source()
     return content, hashlib.sha256(content).hexdigest()[:12]
+
+
+@cache
+def compressed_file(name: str) -> bytes:
+    """Return the content of a static file, compressed with gzip."""
+    return gzip.compress(static_file(name)[0], mtime=0)
 
 
 @cache

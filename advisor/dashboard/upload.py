@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any
@@ -55,11 +55,13 @@ class Upload:
         requirements: Its requirements, each on one line, in their order.
         python: Versions of the interpreter that it admits; empty for all.
         is_lock: Whether it was a lock: then its packages are required without their versions.
+        left_out: Parts of the file that the advice does not use.
     """
 
     requirements: tuple[str, ...]
     python: str = ""
     is_lock: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 def read_upload_apart(content: bytes, name: str = "") -> Upload:
@@ -82,7 +84,8 @@ def read_upload_apart(content: bytes, name: str = "") -> Upload:
     document = json.loads(process.stdout)
     if "error" in document:
         raise UploadError(document["error"], hint=document["hint"])
-    return Upload(**{**document, "requirements": tuple(document["requirements"])})
+    lists = {name: tuple(document[name]) for name in ("requirements", "left_out")}
+    return Upload(**{**document, **lists})
 
 
 def main() -> None:
@@ -187,7 +190,19 @@ def _of_toml(document: dict[str, Any]) -> Upload:
         SpecifierSet(python)
     except InvalidSpecifier:
         raise UploadError(f"`requires-python = {_single_line(python)[:_LONGEST_QUOTE]}` is not valid") from None
-    return Upload(requirements=tuple(_of_lines("\n".join(map(_single_line, dependencies)))), python=python)
+    requirements = tuple(_of_lines("\n".join(map(_single_line, dependencies))))
+    return Upload(requirements=requirements, python=python, left_out=tuple(_unused_parts(document)))
+
+
+def _unused_parts(document: dict[str, Any]) -> Iterator[str]:
+    """Yield the tables of a `pyproject.toml` that would change the advice, and are not used."""
+    tool, project = document.get("tool"), document.get("project")
+    if isinstance(tool, dict):
+        yield from (f"[tool.{name}]" for name in ("advisor", "uv", "poetry", "pdm") if name in tool)
+    if isinstance(project, dict) and project.get("optional-dependencies"):
+        yield "[project.optional-dependencies]"
+    if document.get("dependency-groups"):
+        yield "[dependency-groups]"
 
 
 def _single_line(text: str) -> str:

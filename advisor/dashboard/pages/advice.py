@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 
 from advisor.api.context import load_project
-from advisor.api.options import ProjectFiles
+from advisor.api.option import option_fields
+from advisor.api.options import ProjectFiles, ProjectOptions
 from advisor.dashboard.access import DeniedError, own_form, session_of
 from advisor.dashboard.advice_worker import LOCK
 from advisor.dashboard.jobs import Job, Jobs, Question
@@ -31,19 +32,41 @@ _PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 def jobs_of(site: Site) -> Jobs:
     """Return the questions of a dashboard."""
-    jobs: Jobs = site.memory.setdefault("jobs", Jobs(project=site.project, knowledge=site.knowledge))
+    jobs: Jobs = site.memory.setdefault(
+        "jobs", Jobs(project=site.project, knowledge=site.knowledge, options=site.options)
+    )
     return jobs
 
 
-def command_of(question: Question, upload: Upload | None) -> str:
-    """Return the command line that prints the same."""
-    words = ["advisor", "advise", "--dry-run"]
+def command_of(site: Site, question: Question, upload: Upload | None) -> str:
+    """Return the command line that prints the same; that of an upload is for its requirements as `requirements.txt`."""
+    words = ["advise", "--dry-run"]
     if upload is not None:
         words += ["-r", "requirements.txt"]
+    elif site.project is not None and site.project != Path.cwd():
+        words.insert(1, str(site.project))
+    words += started_with(site.options)
     for name in ("target", "hardware", "python", "workload", "objective"):
         if value := getattr(question, name):
             words += [f"--{name}", value]
-    return shlex.join(words)
+    return site.command(*words)
+
+
+def started_with(options: ProjectOptions) -> Iterator[str]:
+    """Yield the words of a command line for the options that the dashboard was started with."""
+    parts: tuple[Any, ...] = (options.target, options.resolution, options.indexes)
+    for part in parts:
+        group: Any = type(part)
+        for field in option_fields(group):
+            value = getattr(part, field.name)
+            if value == field.default or not field.option.flags or field.name == "knowledge":
+                continue
+            flag = field.option.names[0]
+            if field.kind == "boolean":
+                yield flag if value else f"--no-{flag.removeprefix('--')}"
+            else:
+                for item in value if field.kind == "list" else (value,):
+                    yield from (flag, str(item))
 
 
 def targets_of(site: Site) -> tuple[str, ...]:
@@ -86,7 +109,7 @@ def page(request: Request, job: str = "", target: str = "") -> HTMLResponse:
         job=current,
         choices=choices(),
         targets=targets,
-        **_parts(current),
+        **_parts(site, current),
     )
 
 
@@ -94,22 +117,30 @@ def page(request: Request, job: str = "", target: str = "") -> HTMLResponse:
 def what_if(request: Request, identity: str) -> HTMLResponse:
     """Show the constraints, with their prices as soon as these are known."""
     job = jobs_of(site_of(request)).find(identity, session_of(request).user)
-    return answer(request, "what_if_part.html", page="advice", job=job, **_parts(job))
+    return answer(request, "what_if_part.html", page="advice", job=job, **_parts(site_of(request), job))
 
 
 @router.get("/advice/form", response_class=HTMLResponse, include_in_schema=False)
 def form_page(request: Request) -> HTMLResponse:
     """Show the form for requirements."""
-    return answer(request, "advice_page.html", page="advice", job=None, choices=choices(), targets=(), **_parts(None))
+    return answer(
+        request,
+        "advice_page.html",
+        page="advice",
+        job=None,
+        choices=choices(),
+        targets=(),
+        **_parts(site_of(request), None),
+    )
 
 
 def _part(request: Request, job: Job) -> HTMLResponse:
-    return answer(request, "advice_part.html", page="advice", job=job, **_parts(job))
+    return answer(request, "advice_part.html", page="advice", job=job, **_parts(site_of(request), job))
 
 
-def _parts(job: Job | None) -> dict[str, Any]:
+def _parts(site: Site, job: Job | None) -> dict[str, Any]:
     html = Markup(job.answer.get("html", "")) if job is not None else Markup("")
-    command = command_of(job.question, job.upload) if job is not None else ""
+    command = command_of(site, job.question, job.upload) if job is not None else ""
     return {"html": html, "command": command, "prices": job.answer.get("prices", []) if job is not None else []}
 
 
@@ -146,13 +177,7 @@ async def again(request: Request, identity: str) -> Response:
 
 
 def _ask(request: Request, question: Question, upload: Upload | None) -> Job:
-    """Return a question that a form asks; one that had no answer is asked again."""
-    jobs, user = jobs_of(site_of(request)), session_of(request).user
-    job = jobs.ask(question, upload, user)
-    if "error" in job.answer:
-        jobs.forget(job)
-        job = jobs.ask(question, upload, user)
-    return job
+    return jobs_of(site_of(request)).ask(question, upload, session_of(request).user, retry=True)
 
 
 @router.get("/advice/{identity}/lock", response_class=PlainTextResponse, include_in_schema=False)

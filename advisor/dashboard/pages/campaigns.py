@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -92,8 +91,9 @@ def open_named(site: Site, name: str) -> CampaignSession:
     """
     try:
         session = find_campaign(name, knowledge=site.knowledge, warn=lambda *_: None)
-    except InputError as error:
-        raise DeniedError(404, error.message, error.hint) from None
+    except InputError:
+        # Its message names a directory of the server.
+        raise DeniedError(404, f"there is no campaign `{name[:80]}`", "the list has all campaigns") from None
     if session.plan.name != name:
         raise DeniedError(404, f"there is no campaign `{name[:80]}`", "the list has all campaigns")
     return session
@@ -115,7 +115,7 @@ def campaign_view(site: Site, name: str) -> CampaignView:
         failures=failures[:_MOST_FAILURES],
         more_failures=max(0, len(failures) - _MOST_FAILURES),
         remarks=status.remarks,
-        command=f"advisor pi status {shlex.quote(status.name)} --watch",
+        command=site.command("pi", "status", status.name, "--watch"),
     )
 
 

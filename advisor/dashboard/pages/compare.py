@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -98,11 +97,12 @@ class ComparedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedSize:
-    """The rows of one size of the indicator, with the axis that they share."""
+    """The rows of one size of the indicator, with the axis that they share: place of 1, and of other ratios."""
 
     label: str
     title: str
     one: float
+    ticks: tuple[tuple[float, str], ...]
     rows: tuple[ComparedRow, ...]
     is_cut: bool
 
@@ -184,8 +184,8 @@ def _compared(
         own = block_results(site.store, block, indicator=selection.indicator, framework=selection.framework)
         results += [r for r in own.arms if r.hardware in identities and selection.label in (ALL, r.label)]
         refused += own.refused
-    words = [f"--indicator {shlex.quote(selection.indicator)}", f"--hardware {shlex.quote(selection.hardware)}"]
-    words.append(f"--framework {shlex.quote(selection.framework)}")
+    words = ["--indicator", selection.indicator, "--hardware", selection.hardware]
+    words += ["--framework", selection.framework]
     return CompareView(
         selection=selection,
         hardware=choices[0],
@@ -197,7 +197,8 @@ def _compared(
         older=max(0, len(names) - MOST_BLOCKS) if not is_listed_only else 0,
         refused=tuple(refused),
         left_out=max(0, len(results) - _MOST_ROWS),
-        command=f"advisor knowledge compare {' '.join(words)}",
+        # Published pairs are compared only here.
+        command="" if selection.indicator == PUBLISHED else site.command("knowledge", "compare", *words),
         is_listed_only=is_listed_only,
     )
 
@@ -245,6 +246,7 @@ def _sizes(
             label=label,
             title=indicator_text(label),
             one=axis.place(1.0),
+            ticks=axis.texts(most=5),
             rows=tuple(
                 ComparedRow(
                     result=r,

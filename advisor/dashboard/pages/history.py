@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -154,10 +153,14 @@ def history_snapshot(site: Site) -> Snapshot[tuple[SeriesHistory, ...]]:
     return snapshot
 
 
-def regressions(site: Site, histories: Sequence[SeriesHistory] | None = None) -> tuple[Regression, ...]:
-    """Return the changes to slower speeds, newest first; of all histories by default."""
-    if histories is None:
-        histories = history_snapshot(site).get() or ()
+def regressions(site: Site) -> tuple[Regression, ...] | None:
+    """Return the changes of all histories to slower speeds, newest first; ``None`` if they are not read yet."""
+    histories = history_snapshot(site).get()
+    return None if histories is None else slower_changes(histories)
+
+
+def slower_changes(histories: Sequence[SeriesHistory]) -> tuple[Regression, ...]:
+    """Return the changes of some histories to slower speeds, newest first."""
     slower = [
         (own, change)
         for own in histories
@@ -205,7 +208,7 @@ def history_view(
         frameworks=tuple(sorted({own.series.key.framework for own in histories})),
         series=tuple(map(_entry, selected[:_MOST_SERIES])),
         more=max(0, len(selected) - _MOST_SERIES),
-        regressions=regressions(site, selected),
+        regressions=slower_changes(selected),
     )
 
 
@@ -252,7 +255,7 @@ def series_view(site: Site, identity: str) -> SeriesView:
             for change in own.changes
         ),
         left_out=len(own.series.points) - len(points),
-        command=f"advisor pi history --with-shipped {shlex.join(words)}",
+        command=site.command("pi", "history", "--with-shipped", *words),
         x_ticks=x.texts(),
         y_ticks=y.texts(),
     )

@@ -90,7 +90,7 @@ class Overview:
         more_frameworks: Frameworks that the map leaves out.
         newest: The newest blocks, newest first.
         campaigns: The campaigns that have run lately.
-        regressions: The newest changes to slower speeds.
+        regressions: The newest changes to slower speeds; ``None`` if the histories are not read yet.
         quarantined: Number of quarantined observations by source.
     """
 
@@ -103,7 +103,7 @@ class Overview:
     more_frameworks: tuple[str, ...]
     newest: tuple[NewestBlock, ...]
     campaigns: tuple[RunningCampaign, ...]
-    regressions: tuple[Regression, ...]
+    regressions: tuple[Regression, ...] | None
     quarantined: dict[str, int]
 
 
@@ -114,6 +114,7 @@ def overview(site: Site, *, everything: bool = False) -> Overview:
 
 def _overview(site: Site, *, everything: bool) -> Overview:
     store = site.store
+    slower = regressions(site)
     groups = site.coverage(("hardware", "framework", "device"))
     profiles = machines(site, {group.key[0] for group in groups})
     cells: dict[tuple[str, str, str], list[Coverage]] = defaultdict(list)
@@ -147,7 +148,7 @@ def _overview(site: Site, *, everything: bool) -> Overview:
             RunningCampaign(name=c.name, tasks=dict(c.tasks))
             for c in newest_campaign_tasks(knowledge=site.knowledge, warn=lambda *_: None)
         ),
-        regressions=regressions(site)[:_MOST_REGRESSIONS],
+        regressions=None if slower is None else slower[:_MOST_REGRESSIONS],
         quarantined={s.name: s.quarantined for s in store.sources() if s.quarantined},
     )
 

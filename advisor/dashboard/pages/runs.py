@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from advisor.dashboard.access import DeniedError
+from advisor.dashboard.machines import device_name
 from advisor.dashboard.pages.compare import verdict
 from advisor.dashboard.site import Site, answer, site_of
 from advisor.report.axes import LogAxis
@@ -113,9 +114,8 @@ def arm_view(site: Site, *, block: str, label: str, arm: int | None = None) -> A
             reference_arm = o.arm
     arm = reference_arm if arm is None else arm
     if arm is None or arm not in runs:
-        raise DeniedError(
-            404, f"block `{block}` has no arm {arm} at this indicator", "the page `Compare` lists the arms"
-        )
+        what = "reference" if arm is None else f"arm {arm}"
+        raise DeniedError(404, f"block `{block}` has no {what} at this indicator", "the page `Compare` lists the arms")
     own = runs[arm]
     reference = runs.get(reference_arm, {}) if reference_arm is not None else {}
     first = own[min(own)]
@@ -139,7 +139,7 @@ def arm_view(site: Site, *, block: str, label: str, arm: int | None = None) -> A
         conditions=_conditions(first, other),
         packages=_packages(first.stack, other.stack),
         hardware=first.hardware.identity,
-        machine=first.hardware.name,
+        machine=f"{device_name(first.hardware, first.indicator.device)} ({first.hardware.name})",
     )
 
 

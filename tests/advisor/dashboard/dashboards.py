@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from advisor.dashboard.access import Access, LocalSignIn, TeamSignIn
-from advisor.dashboard.app import create_dashboard
+from advisor.dashboard.app import create_dashboard, mount_dashboard
 from advisor.dashboard.site import Site
 from knowledge.service.access import with_peer
 from knowledge.service.app import create_app
@@ -117,9 +117,8 @@ def team_dashboard(store: SqlKnowledgeBase, **sign_in: Any) -> Iterator[TeamDash
     """Serve a dashboard as `advisor serve --dashboard` does, and yield it."""
     team = TeamSignIn(store, **sign_in)
     site = Site(store=store, knowledge=store.address, access=Access(sign_in=team))
-    dashboard = create_dashboard(site)
     app: Any = create_app(store, Indicators())
-    app.mount("/dashboard", dashboard)
+    dashboard = mount_dashboard(app, site, "/dashboard")
     believed: Any = ProxyHeadersMiddleware(app, trusted_hosts=list(team.proxies))
     with serving_app(with_peer(believed)) as address:
         yield TeamDashboard(f"{address}/dashboard", site, dashboard)

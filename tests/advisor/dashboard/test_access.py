@@ -825,7 +825,23 @@ def test_a_question_without_an_answer_is_only_asked_again_by_a_form(monkeypatch:
     job.answer = {"error": "no network", "is_complete": True}
 
     same = questions.ask(Question(), None, "a")
-    questions.forget(job)
+    other = questions.ask(Question(), None, "a", retry=True)
 
     assert same is job
-    assert questions.ask(Question(), None, "a") is not job
+    assert other is not job
+
+
+def test_the_address_without_a_slash_stays_on_this_server(team: TeamDashboard) -> None:
+    server = team.address.removesuffix("/dashboard")
+
+    answer = Person(server).get("/dashboard", Host="evil.example")
+
+    assert (answer.status_code, answer.headers["Location"]) == (308, "/dashboard/")
+    assert answer.headers["X-Frame-Options"] == "DENY"
+
+
+def test_an_unknown_campaign_names_no_directory(team: TeamDashboard, tmp_path: Path) -> None:
+    answer = team.signed_in("reader").get("/api/campaigns/nope")
+
+    assert answer.status_code == 404
+    assert str(tmp_path) not in answer.text

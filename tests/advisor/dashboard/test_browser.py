@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -90,12 +91,25 @@ def serious_violations(page: Page) -> list[str]:
     ]
 
 
+def details_of(page: Page, address: str) -> list[str]:
+    """Return the addresses of one history, one arm and one observation."""
+
+    def load(path: str) -> Any:
+        return page.evaluate("address => fetch(address).then(answer => answer.json())", f"{address}/api/{path}")
+
+    series = load("history?framework=torch")["series"][0]["identity"]
+    result = load("compare")["sizes"][0]["rows"][0]["result"]
+    arm = f"arm?{urlencode({name: result[name] for name in ('block', 'label', 'arm')})}"
+    identity = load(arm)["rounds"][0]["identity"]
+    return [f"history?series={series}", arm, f"observation/{identity}"]
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_each_page_can_be_used_by_everybody(opened: tuple[str, Open, list[str]], width: int, scheme: str) -> None:
     address, window, errors = opened
     page = window(width=width, scheme=scheme)
     violations: dict[str, list[str]] = {}
-    for name in PAGES:
+    for name in (*PAGES, *details_of(page, address)):
         page.goto(f"{address}/{name}")
         page.wait_for_load_state("networkidle")
         if some := serious_violations(page):
@@ -106,14 +120,14 @@ def test_each_page_can_be_used_by_everybody(opened: tuple[str, Open, list[str]],
     assert errors == []
 
 
-def test_the_first_page_is_small(opened: tuple[str, Open, list[str]]) -> None:
-    address, window, _ = opened
-    page = window()
+def test_the_first_page_is_small(browser: Browser, store: SqlKnowledgeBase) -> None:
     sizes: list[int] = []
-    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
-
-    page.context.clear_cookies(name="none")
-    page.goto(f"{address}/overview", wait_until="networkidle")
+    with local_dashboard(store) as (address, sign_in):
+        # A new context has an empty cache.
+        page = browser.new_context().new_page()
+        page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
+        page.goto(f"{address}/?token={sign_in.token}", wait_until="networkidle")
+        page.context.close()
 
     assert 0 < sum(sizes) < LARGEST_FIRST_PAGE
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
+from pydantic import TypeAdapter
 
+from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
 from advisor.dashboard import jobs, upload
 from advisor.dashboard.advice_worker import options_of
 from advisor.dashboard.upload import MOST_BYTES, Upload, UploadError, read_upload, read_upload_apart
@@ -313,3 +318,51 @@ def wait_for(entries: list[Any], number: int = 1) -> None:
     while len(entries) < number and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(entries) >= number
+
+
+def test_a_worker_has_the_options_that_the_dashboard_was_started_with(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy")
+    started = ProjectOptions(
+        target=TargetOptions(hardware="h100"),
+        resolution=ResolutionOptions(workload="bert-inference", allow=("reduced-precision",), build_sdists=True),
+        indexes=IndexOptions(offline=True, cache_directory=tmp_path / "cache"),
+    )
+    sent = TypeAdapter(ProjectOptions).dump_python(started, mode="json")
+    question = {**QUESTION, "directory": str(tmp_path), "knowledge": None, "options": sent}
+
+    own = options_of({**question, "is_upload": False})
+    other = options_of({**question, "is_upload": True, "hardware": "v100", "workload": "cnn-training"})
+    (answer,) = jobs._answers(
+        {**question, "is_upload": False, "hardware": "cpu-zen4", "knowledge": str(tmp_path / "k")}
+    )
+
+    assert own == replace(started, files=ProjectFiles(directory=tmp_path))
+    assert (other.target.hardware, other.resolution.workload) == ("v100", "cnn-training")
+    assert other.resolution.allow == ("reduced-precision",)
+    assert not other.resolution.build_sdists
+    assert other.indexes.offline
+    assert "not in the cache" in answer["error"]
+
+
+def test_parts_of_a_project_that_are_not_used_are_named() -> None:
+    text = b'[project]\ndependencies = ["torch"]\n[tool.advisor]\nworkload = "x"\n[dependency-groups]\na = ["b"]'
+
+    sent = read_upload_apart(text, "pyproject.toml")
+
+    assert sent.left_out == ("[tool.advisor]", "[dependency-groups]")
+
+
+def test_a_worker_ends_with_the_dashboard(tmp_path: Path) -> None:
+    code = """
+import subprocess, sys
+worker = subprocess.Popen([sys.executable, "-P", "-m", "advisor.dashboard.advice_worker"], stdin=subprocess.PIPE,
+    start_new_session=True)
+print(worker.pid, flush=True)
+"""
+    identifier = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    deadline = time.monotonic() + 60
+
+    while Path(f"/proc/{identifier}").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+    assert not Path(f"/proc/{identifier}").exists()
