@@ -48,7 +48,7 @@ def address_of(host: str, listening: socket.socket) -> str:
 
 
 def run(app: Any, listening: socket.socket, *, proxies: Collection[str] = LOCAL[:2]) -> None:
-    """Serve an application until a signal ends it; each request is logged as one line on the error output.
+    """Serve an application until a signal ends it; the error output gets the lines that it logs of its requests.
 
     Args:
         app: The application.

@@ -45,9 +45,7 @@ def create_dashboard(site: Site) -> FastAPI:
     app.add_middleware(Guard, access=site.access)
     _install_error_pages(app)
     app.include_router(router)
-    for page in (overview, compare, runs, history, hardware):
-        app.include_router(page.router, dependencies=[Depends(role("reader"))])
-    for page in (advice, campaigns):
+    for page in (advice, overview, compare, runs, history, hardware, campaigns):
         app.include_router(page.router, dependencies=[Depends(role("reader"))])
     app.include_router(administration.router, dependencies=[Depends(role("admin"))])
     return app

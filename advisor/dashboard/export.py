@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from advisor.dashboard.exported_runs import anchor_of, block_runs
-from advisor.dashboard.machines import device_name, machines
 from advisor.dashboard.pages import history
 from advisor.dashboard.pages.compare import ALL, WHOLE_MODELS, ComparedRuns, CompareView, compare_view
 from advisor.dashboard.pages.hardware import hardware_view
 from advisor.dashboard.pages.overview import overview
 from advisor.dashboard.pages.runs import requirements_of
-from advisor.dashboard.site import Site, static_file
+from advisor.dashboard.site import Site, device_name, machines, static_file
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash

@@ -1,11 +1,11 @@
-"""What the pages of a dashboard share: the knowledge base, who may use them, templates and addresses."""
+"""What the pages of a dashboard share: knowledge base, who may use them, templates, addresses, names of machines."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -26,6 +26,8 @@ from advisor.dashboard.snapshot import RecentValues
 from advisor.domain.words import count, duration_text, indicator_text
 from advisor.report.html import SCRIPT, STYLE_SHEET, text_filters
 from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.evidence.stacks import is_machine
 from knowledge.store.base import Coverage
 from knowledge.store.sql import SqlKnowledgeBase
 
@@ -151,6 +153,30 @@ def answer(request: Request, template: str, *, page: str, status: int = 200, **v
     session = getattr(request.state, "session", None)
     html = site_of(request).render(template, links_of(request), page=page, session=session, **values)
     return HTMLResponse(html, status_code=status)
+
+
+def machines(site: Site, identities: Iterable[str]) -> Mapping[str, HardwareProfile]:
+    """Return the hardware profiles of machines by identity; each is read once."""
+    profiles: dict[str, HardwareProfile] = site.memory.setdefault("machines", {})
+    if not profiles.keys() >= set(identities):
+        profiles |= {machine.identity: machine for machine in site.store.machines()}
+    return profiles
+
+
+def device_name(profile: HardwareProfile, device: str) -> str:
+    """Return the model of the accelerator, or the microarchitecture of the processor, that a device stands for."""
+    if device != "cpu":
+        accelerator = profile.gpu or next(iter(profile.accelerators), None)
+        if accelerator is not None:
+            return accelerator.model
+    return profile.cpu.microarchitecture or profile.cpu.model or "unknown"
+
+
+def selected_machines(site: Site, identities: Iterable[str], name: str) -> frozenset[str]:
+    """Return the identities of machines with a name, as `advisor knowledge compare --hardware` selects them."""
+    listed = tuple(identities)
+    profiles = machines(site, listed)
+    return frozenset(i for i in listed if not name or is_machine(profiles[i], name))
 
 
 @cache

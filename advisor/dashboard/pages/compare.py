@@ -13,8 +13,16 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from packaging.version import InvalidVersion, Version
 
-from advisor.dashboard.machines import device_name, machines, selected_machines
-from advisor.dashboard.site import ServerLinks, Site, answer, links_of, site_of
+from advisor.dashboard.site import (
+    ServerLinks,
+    Site,
+    answer,
+    device_name,
+    links_of,
+    machines,
+    selected_machines,
+    site_of,
+)
 from advisor.domain.words import indicator_text, interval_text, ratio_text
 from advisor.report.axes import LogAxis
 from knowledge.domain.observation import DAWNBENCH, PUBLISHED

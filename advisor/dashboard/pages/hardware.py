@@ -20,8 +20,7 @@ from advisor.api.options import (
     ResolutionOptions,
 )
 from advisor.dashboard.access import DeniedError
-from advisor.dashboard.machines import device_name, machines
-from advisor.dashboard.site import Site, answer, site_of
+from advisor.dashboard.site import Site, answer, device_name, machines, site_of
 from advisor.dashboard.snapshot import Snapshot
 from advisor.domain.words import memory_text, rate_text
 from advisor.report.hardware import machine_lines

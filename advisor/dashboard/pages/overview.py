@@ -9,9 +9,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from advisor.api.measurements.campaigns import newest_campaign_tasks
-from advisor.dashboard.machines import device_name, machines
 from advisor.dashboard.pages.history import Regression, regressions
-from advisor.dashboard.site import Site, answer, site_of
+from advisor.dashboard.site import Site, answer, device_name, machines, site_of
 from knowledge.store.base import Coverage
 
 router = APIRouter()

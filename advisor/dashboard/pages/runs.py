@@ -13,9 +13,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from advisor.dashboard.access import DeniedError
-from advisor.dashboard.machines import device_name
 from advisor.dashboard.pages.compare import verdict
-from advisor.dashboard.site import Site, answer, site_of
+from advisor.dashboard.site import Site, answer, device_name, site_of
 from advisor.report.axes import LogAxis
 from knowledge.domain.observation import Observation, Scalar
 from knowledge.domain.stack import Stack

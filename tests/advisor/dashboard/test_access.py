@@ -281,9 +281,10 @@ def test_each_role_may_do_what_it_needs(team: TeamDashboard, role: str) -> None:
     assert not {answer.status_code for answer in (*pages.values(), *forms.values())} & {401, 429, 500}
 
 
-def test_a_reader_cannot_change_the_knowledge_base(team: TeamDashboard) -> None:
+@pytest.mark.parametrize("role", ["reader", "runner"])
+def test_only_administrators_change_tokens_and_trust(team: TeamDashboard, role: str) -> None:
     store = team.site.store
-    person = team.signed_in("runner")
+    person = team.signed_in(role)
     _, record = store.create_token(role="reader", source="victim")
 
     answers = [
